@@ -1,0 +1,1 @@
+"""Kafka's consumer-group coordination for Python and Spark."""
