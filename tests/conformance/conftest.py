@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from apache_kafka import ApacheKafka, available, compile_java
 
 HERE = Path(__file__).parent
