@@ -1,0 +1,50 @@
+"""Zig-zag varints of Kafka's records: at most 5 bytes for an int, 10 for a long, excess bits dropped as in Java."""
+
+from kohort.records.errors import CorruptBatch
+
+
+def _encode(value: int) -> bytes:
+    raw = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+_SMALL = [_encode(value) for value in range(8192)]
+NULL = _encode(-1)
+
+
+def encode_varint(value: int) -> bytes:
+    """`value` must fit in a signed 64-bit integer."""
+    if 0 <= value < 8192:
+        return _SMALL[value]
+    return _encode(value)
+
+
+def read_varint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
+    """A 32-bit varint at `pos` and the position after it; IndexError where the buffer ends."""
+    raw, pos = _read_unsigned(buf, pos, 5)
+    raw &= 0xFFFFFFFF
+    return (raw >> 1) ^ -(raw & 1), pos
+
+
+def read_varlong(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
+    """A 64-bit varint at `pos` and the position after it; IndexError where the buffer ends."""
+    raw, pos = _read_unsigned(buf, pos, 10)
+    raw &= 0xFFFFFFFFFFFFFFFF
+    return (raw >> 1) ^ -(raw & 1), pos
+
+
+def _read_unsigned(buf: bytes | memoryview, pos: int, max_bytes: int) -> tuple[int, int]:
+    raw = shift = 0
+    for _ in range(max_bytes):
+        byte = buf[pos]
+        pos += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return raw, pos
+        shift += 7
+    raise CorruptBatch(f"a varint does not end within {max_bytes} bytes")
