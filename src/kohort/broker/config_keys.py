@@ -1,0 +1,196 @@
+"""Every broker and topic configuration that has an effect here, as data: name, type, default, limits, one line of help.
+
+Names and defaults are Kafka's; where a default differs, its line says so. `kohort.` marks what Kafka does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kohort.broker.config import INT_MAX, LONG_MAX, ConfigKey, ConfigType
+
+_B, _S, _I, _L, _D, _LIST = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+_COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_CLEANUP = ("compact", "delete")
+_TIMESTAMP = ("CreateTime", "LogAppendTime")
+_WEEK_MS = 7 * 24 * 60 * 60 * 1000
+_DAY_MS = 24 * 60 * 60 * 1000
+_HOUR_MS = 60 * 60 * 1000
+
+
+def _key(name: str, kind: ConfigType, default, doc: str, low=None, high=None, choices=(), dynamic=False) -> ConfigKey:
+    return ConfigKey(name, kind, default, doc, low, high, tuple(choices), dynamic)
+
+
+_BROKER = [
+    # Identity and listeners.
+    _key("node.id", _I, 1, "The id of this broker in the cluster.", 0),
+    _key("broker.rack", _S, None, "The rack of this broker, shown in Metadata."),
+    _key("advertised.listeners", _S, None, "HOST:PORT told to clients instead of the address listened on."),
+    # Network.
+    _key("socket.request.max.bytes", _I, 104857600, "The largest request accepted; a larger one closes.", 1),
+    _key("connections.max.idle.ms", _L, 600000, "Connections idle for longer are closed; -1 keeps them."),
+    _key("max.connections", _I, INT_MAX, "The most connections held at a time.", 0, dynamic=True),
+    _key("max.connections.per.ip", _I, INT_MAX, "The most connections from one address.", 0, dynamic=True),
+    _key("fetch.max.bytes", _I, 57671680, "The most bytes of records one fetch response carries.", 1024),
+    _key(
+        "max.incremental.fetch.session.cache.slots",
+        _I,
+        1000,
+        "How many incremental fetch sessions are kept; 0 declines them all.",
+        0,
+    ),
+    _key("max.request.partition.size.limit", _I, 2000, "The most partitions one DescribeTopicPartitions shows.", 1),
+    # Topics.
+    _key("auto.create.topics.enable", _B, True, "Create a topic when a client asks for its metadata.", dynamic=True),
+    _key("delete.topic.enable", _B, True, "Whether topics can be deleted."),
+    _key("num.partitions", _I, 1, "Partitions of a topic created without a count.", 1, dynamic=True),
+    _key("default.replication.factor", _I, 1, "Replicas of a topic created without a count; one broker, so 1.", 1),
+    # Logs: the defaults of every topic.
+    _key("message.max.bytes", _I, 1048588, "The largest record batch accepted.", 0, dynamic=True),
+    _key("log.segment.bytes", _I, 1073741824, "The size at which a segment file is full.", 1048576, dynamic=True),
+    _key("log.roll.ms", _L, None, "The age at which a segment is closed; over log.roll.hours.", dynamic=True),
+    _key("log.roll.hours", _I, 168, "The age at which a segment is closed, in hours.", 1),
+    _key("log.roll.jitter.ms", _L, None, "Random time taken off the age of a segment.", dynamic=True),
+    _key("log.roll.jitter.hours", _I, 0, "Random time taken off the age of a segment, in hours.", 0),
+    _key("log.index.size.max.bytes", _I, 10485760, "The largest index file.", 4, dynamic=True),
+    _key("log.index.interval.bytes", _I, 4096, "Bytes of log between two index entries.", 0, dynamic=True),
+    _key("log.retention.ms", _L, None, "How long records are kept; over minutes and hours; -1 forever.", dynamic=True),
+    _key("log.retention.minutes", _I, None, "How long records are kept, in minutes."),
+    _key("log.retention.hours", _I, 168, "How long records are kept, in hours."),
+    _key("log.retention.bytes", _L, -1, "How many bytes of a partition are kept; -1 all.", dynamic=True),
+    _key("log.retention.check.interval.ms", _L, 300000, "How often retention is enforced.", 1),
+    _key("log.segment.delete.delay.ms", _L, 60000, "The delay before a removed file is deleted.", 0, dynamic=True),
+    _key("log.cleanup.policy", _LIST, ["delete"], "delete, compact or both.", choices=_CLEANUP, dynamic=True),
+    _key("log.cleaner.enable", _B, True, "Whether compacted topics are compacted."),
+    _key("log.cleaner.backoff.ms", _L, 15000, "How often the cleaner looks for logs to compact.", 0, dynamic=True),
+    _key("log.cleaner.delete.retention.ms", _L, _DAY_MS, "How long tombstones are kept.", 0, dynamic=True),
+    _key("log.cleaner.min.compaction.lag.ms", _L, 0, "The youngest age that is compacted.", 0, dynamic=True),
+    _key("log.cleaner.max.compaction.lag.ms", _L, LONG_MAX, "The age that is compacted always.", 1, dynamic=True),
+    _key("log.cleaner.min.cleanable.ratio", _D, 0.5, "The dirty share that starts a compaction.", 0, 1, dynamic=True),
+    _key("log.flush.interval.messages", _L, LONG_MAX, "Records between two fsyncs; 1 means always.", 1, dynamic=True),
+    _key("log.flush.interval.ms", _L, None, "Time between two fsyncs; empty leaves it to the system.", dynamic=True),
+    _key("log.flush.scheduler.interval.ms", _L, LONG_MAX, "How often a flush is considered."),
+    _key("log.preallocate", _B, False, "Whether segment files are allocated ahead.", dynamic=True),
+    _key("log.message.timestamp.type", _S, "CreateTime", "Whose time counts.", choices=_TIMESTAMP, dynamic=True),
+    _key("log.message.timestamp.before.max.ms", _L, LONG_MAX, "How old a record may be.", 0, dynamic=True),
+    _key("log.message.timestamp.after.max.ms", _L, _HOUR_MS, "How far in the future a record may be.", 0, dynamic=True),
+    _key("log.local.retention.ms", _L, -2, "Local part of a tiered log; -2 follows retention.", -2, dynamic=True),
+    _key("log.local.retention.bytes", _L, -2, "Local part of a tiered log; -2 follows retention.", -2, dynamic=True),
+    _key("compression.type", _S, "producer", "The codec records are stored in.", choices=_COMPRESSION, dynamic=True),
+    _key("compression.gzip.level", _I, -1, "Level where the broker compresses with gzip.", -1, 9, dynamic=True),
+    _key("compression.lz4.level", _I, 9, "Level where the broker compresses with lz4.", 1, 17, dynamic=True),
+    _key("compression.zstd.level", _I, 3, "Level where the broker compresses with zstd.", -131072, 22, dynamic=True),
+    _key("min.insync.replicas", _I, 1, "Replicas that must have a record for acks=all.", 1, dynamic=True),
+    _key("unclean.leader.election.enable", _B, False, "No effect on a single broker.", dynamic=True),
+    _key("kohort.fsync", _S, "never", "never (as Kafka), interval, or always.", choices=("never", "interval", "always")),
+    # Producers.
+    _key("producer.id.expiration.ms", _I, 86400000, "How long an idle producer's sequence is kept.", 1, dynamic=True),
+    # Groups.
+    _key("group.min.session.timeout.ms", _I, 6000, "The shortest session timeout a member may ask for.", 1),
+    _key("group.max.session.timeout.ms", _I, 1800000, "The longest session timeout a member may ask for.", 1),
+    _key("group.initial.rebalance.delay.ms", _I, 3000, "How long a new group waits for more members.", 0),
+    _key("group.max.size", _I, INT_MAX, "The most members of a group.", 1),
+    _key("offset.metadata.max.bytes", _I, 4096, "The longest metadata of a committed offset.", 0),
+    _key("offsets.commit.timeout.ms", _I, 5000, "How long a commit may take to be stored.", 1),
+    _key("offsets.load.buffer.size", _I, 5242880, "Bytes read at a time when groups are loaded.", 1),
+    _key("offsets.retention.check.interval.ms", _L, 600000, "How often offsets are checked for expiry.", 1),
+    _key("offsets.retention.minutes", _I, 10080, "How long offsets of an empty group are kept, in minutes.", 1),
+    _key("offsets.topic.compression.codec", _I, 0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy.", 0, 4),
+    _key("offsets.topic.num.partitions", _I, 50, "Partitions of __consumer_offsets; fixed once created.", 1),
+    _key("offsets.topic.replication.factor", _I, 1, "Replicas of __consumer_offsets; one broker, so 1.", 1),
+    _key("offsets.topic.segment.bytes", _I, 104857600, "Segment size of __consumer_offsets.", 1),
+    _key("kohort.group.events.topic.enable", _B, False, "Whether group events go to __kohort_group_events."),
+]
+
+_TOPIC = [
+    _key("cleanup.policy", _LIST, ["delete"], "delete, compact or both.", choices=_CLEANUP),
+    _key("compression.gzip.level", _I, -1, "Level where the broker compresses with gzip.", -1, 9),
+    _key("compression.lz4.level", _I, 9, "Level where the broker compresses with lz4.", 1, 17),
+    _key("compression.type", _S, "producer", "The codec records are stored in.", choices=_COMPRESSION),
+    _key("compression.zstd.level", _I, 3, "Level where the broker compresses with zstd.", -131072, 22),
+    _key("delete.retention.ms", _L, _DAY_MS, "How long tombstones of a compacted topic are kept.", 0),
+    _key("file.delete.delay.ms", _L, 60000, "The delay before a removed file is deleted.", 0),
+    _key("flush.messages", _L, LONG_MAX, "Records between two fsyncs; 1 means always.", 1),
+    _key("flush.ms", _L, LONG_MAX, "Time between two fsyncs.", 0),
+    _key("follower.replication.throttled.replicas", _LIST, [], "No effect on a single broker."),
+    _key("index.interval.bytes", _I, 4096, "Bytes of log between two index entries.", 0),
+    _key("leader.replication.throttled.replicas", _LIST, [], "No effect on a single broker."),
+    _key("local.retention.bytes", _L, -2, "Local part of a tiered log; -2 follows retention.", -2),
+    _key("local.retention.ms", _L, -2, "Local part of a tiered log; -2 follows retention.", -2),
+    _key("max.compaction.lag.ms", _L, LONG_MAX, "The age that is compacted always.", 1),
+    _key("max.message.bytes", _I, 1048588, "The largest record batch accepted.", 0),
+    _key("message.timestamp.after.max.ms", _L, _HOUR_MS, "How far in the future a record may be.", 0),
+    _key("message.timestamp.before.max.ms", _L, LONG_MAX, "How old a record may be.", 0),
+    _key("message.timestamp.type", _S, "CreateTime", "Whose time counts.", choices=_TIMESTAMP),
+    _key("min.cleanable.dirty.ratio", _D, 0.5, "The dirty share that starts a compaction.", 0, 1),
+    _key("min.compaction.lag.ms", _L, 0, "The youngest age that is compacted.", 0),
+    _key("min.insync.replicas", _I, 1, "Replicas that must have a record for acks=all.", 1),
+    _key("preallocate", _B, False, "Whether segment files are allocated ahead."),
+    _key("remote.log.copy.disable", _B, False, "No effect: there is no tiered storage."),
+    _key("remote.log.delete.on.disable", _B, False, "No effect: there is no tiered storage."),
+    _key("remote.storage.enable", _B, False, "Tiered storage; must stay false."),
+    _key("retention.bytes", _L, -1, "How many bytes of a partition are kept; -1 all."),
+    _key("retention.ms", _L, _WEEK_MS, "How long records are kept; -1 forever.", -1),
+    _key("segment.bytes", _I, 1073741824, "The size at which a segment file is full.", 1048576),
+    _key("segment.index.bytes", _I, 10485760, "The largest index file.", 4),
+    _key("segment.jitter.ms", _L, 0, "Random time taken off the age of a segment.", 0),
+    _key("segment.ms", _L, _WEEK_MS, "The age at which a segment is closed.", 1),
+    _key("unclean.leader.election.enable", _B, False, "No effect on a single broker."),
+    # Kafka's own internal override, which tests need to see small segments.
+    _key("internal.segment.bytes", _I, None, "A segment size below Kafka's minimum, for tests.", 1),
+]
+
+BROKER_KEYS: dict[str, ConfigKey] = {key.name: key for key in _BROKER}
+TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """The broker configuration that a topic configuration falls back on."""
+
+    name: str
+    to_topic: Callable[[int], int] | None = None
+
+
+def _hours(value: int) -> int:
+    return value * _HOUR_MS if value >= 0 else -1
+
+
+def _minutes(value: int) -> int:
+    return value * 60_000 if value >= 0 else -1
+
+
+_SAME = ("unclean.leader.election.enable", "min.insync.replicas", "compression.type", "compression.gzip.level")
+_SAME += ("compression.lz4.level", "compression.zstd.level")
+_WITH_LOG = ("segment.bytes", "retention.bytes", "index.interval.bytes", "cleanup.policy", "preallocate")
+_WITH_LOG += ("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+_WITH_LOG += ("local.retention.ms", "local.retention.bytes")
+_WITH_CLEANER = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
+
+TOPIC_SYNONYMS: dict[str, tuple[Synonym, ...]] = {
+    **{name: (Synonym(name),) for name in _SAME},
+    **{name: (Synonym(f"log.{name}"),) for name in _WITH_LOG},
+    **{name: (Synonym(f"log.cleaner.{name}"),) for name in _WITH_CLEANER},
+    "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", _hours)),
+    "segment.jitter.ms": (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _hours)),
+    "segment.index.bytes": (Synonym("log.index.size.max.bytes"),),
+    "flush.messages": (Synonym("log.flush.interval.messages"),),
+    "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+    "retention.ms": (
+        Synonym("log.retention.ms"),
+        Synonym("log.retention.minutes", _minutes),
+        Synonym("log.retention.hours", _hours),
+    ),
+    "max.message.bytes": (Synonym("message.max.bytes"),),
+    "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
+    "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
+}
