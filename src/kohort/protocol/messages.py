@@ -1,0 +1,173 @@
+"""Every message of the protocol as a class, built from its definition when it is first asked for.
+
+    from kohort.protocol.messages import JoinGroupRequest
+    request = JoinGroupRequest(group_id="g")
+    JoinGroupRequest.decode(request.encode(9), 9) == request
+
+A class holds the fields of all versions; its reader and writer for one version are compiled at first use (1-4 ms each).
+"""
+
+import struct as _struct
+from typing import Any
+
+from kohort.protocol import codegen, schema, wire
+from kohort.protocol.wire import DecodeError, EncodeError
+
+_UNSET: Any = type("UNSET", (), {"__repr__": lambda self: "..."})()
+
+
+class Struct:
+    """Base of every generated class: plain slots, equality and a repr that leaves out defaults."""
+
+    __slots__ = ("unknown_tags",)
+
+    unknown_tags: dict[int, bytes] | None
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__) and (
+            (self.unknown_tags or {}) == (other.unknown_tags or {})  # type: ignore[attr-defined]
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        blank = type(self)()
+        shown = (f"{n}={getattr(self, n)!r}" for n in self.__slots__ if getattr(self, n) != getattr(blank, n))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A struct that stands on its own: knows its schema, its api key and how to become bytes."""
+
+    __slots__ = ()
+
+    SCHEMA: schema.Message
+    API_KEY: int
+    MIN_VERSION: int
+    MAX_VERSION: int
+    _readers: dict[int, Any]
+    _writers: dict[int, Any]
+
+    @classmethod
+    def flexible(cls, version: int) -> bool:
+        return version in cls.SCHEMA.flexible
+
+    @classmethod
+    def reader(cls, version: int) -> Any:
+        """The compiled `read(buf, pos) -> (message, end)` of a version, without the guards of `decode_from`."""
+        return cls._readers.get(version) or _compile(cls, version)[0]
+
+    @classmethod
+    def writer(cls, version: int) -> Any:
+        """The compiled `write(message, put)` of a version, without the guards of `encode_parts`."""
+        return cls._writers.get(version) or _compile(cls, version)[1]
+
+    @classmethod
+    def decode_from(cls, buf: bytes | memoryview, version: int, pos: int = 0) -> tuple[Any, int]:
+        """The message at `pos` and the position after it; DecodeError whatever is wrong with the bytes."""
+        try:
+            message, end = (cls._readers.get(version) or _compile(cls, version)[0])(buf, pos)
+        except (_struct.error, IndexError, UnicodeDecodeError, DecodeError) as error:
+            raise DecodeError(f"{cls.__name__} v{version}: {error}") from None
+        if end > len(buf):
+            raise DecodeError(f"{cls.__name__} v{version}: {end - len(buf)} bytes short")
+        return message, end
+
+    @classmethod
+    def decode(cls, buf: bytes | memoryview, version: int, pos: int = 0) -> Any:
+        return cls.decode_from(buf, version, pos)[0]
+
+    def encode_parts(self, version: int) -> list[Any]:
+        """The body as chunks, `records` fields uncopied; EncodeError where the version cannot carry it."""
+        parts: list[Any] = []
+        try:
+            (self._writers.get(version) or _compile(type(self), version)[1])(self, parts.append)
+        except (_struct.error, AttributeError, TypeError, EncodeError) as error:
+            raise EncodeError(f"{type(self).__name__} v{version}: {error}") from error
+        return parts
+
+    def encode(self, version: int) -> bytes:
+        return b"".join(self.encode_parts(version))
+
+
+def _make_class(struct: schema.Struct, base: type, qualname: str, scope: dict[str, Any]) -> type:
+    """A slots class with a keyword-only __init__ that knows the defaults."""
+    parameters, body = [], []
+    for field in struct.fields:
+        if field.is_array or field.struct is not None:
+            mutable = codegen.default_expression(field) != "None"
+            parameters.append(f"{field.name}={'UNSET' if mutable else 'None'}")
+            fresh = codegen.default_expression(field)
+            body.append(f"    self.{field.name} = {fresh} if {field.name} is UNSET else {field.name}")
+        else:
+            parameters.append(f"{field.name}={codegen.default_expression(field)}")
+            body.append(f"    self.{field.name} = {field.name}")
+    arguments = f", *, {', '.join(parameters)}" if parameters else ""
+    text = (
+        f"def __init__(self{arguments}, unknown_tags=None):\n"
+        if parameters
+        else "def __init__(self, *, unknown_tags=None):\n"
+    )
+    text += "\n".join([*body, "    self.unknown_tags = unknown_tags"])
+    namespace: dict[str, Any] = {}
+    scope["UNSET"] = _UNSET
+    exec(text, scope, namespace)
+    members = {
+        "__slots__": tuple(f.name for f in struct.fields),
+        "__init__": namespace["__init__"],
+        "__module__": __name__,
+    }
+    made = type(struct.name, (base,), members | {"__qualname__": qualname})
+    scope[struct.name] = made
+    return made
+
+
+def _make_message(name: str) -> type[Message]:
+    definition = schema.message(name)
+    scope: dict[str, Any] = {}
+    inner = {s.name: _make_class(s, Struct, f"{name}.{s.name}", scope) for s in definition.structs.values()}
+    message = _make_class(definition.root, Message, name, scope)
+    for inner_name, inner_class in inner.items():
+        setattr(message, inner_name, inner_class)
+    message.SCHEMA = definition
+    message.API_KEY = definition.api_key
+    message.MIN_VERSION, message.MAX_VERSION = definition.valid.low, definition.valid.high
+    message._readers, message._writers = {}, {}
+    return message
+
+
+def _compile(message: type[Message], version: int) -> tuple[Any, Any]:
+    definition = message.SCHEMA
+    if version not in definition.valid:
+        raise EncodeError(f"{definition.name} has no version {version}: {message.MIN_VERSION} to {message.MAX_VERSION}")
+    scope: dict[str, Any] = {
+        "new": object.__new__,
+        "unpack_from": _struct.unpack_from,
+        "pack": _struct.pack,
+        **{name: value for name, value in vars(wire).items() if not name.startswith("__")},
+    }
+    flexible = version in definition.flexible
+    for struct in (*definition.structs.values(), definition.root):
+        scope[struct.name] = message if struct is definition.root else getattr(message, struct.name)
+        for make in (codegen.reader_source, codegen.writer_source):
+            text, constants = make(struct, version, flexible)
+            scope.update(constants)
+            exec(compile(text, f"<{definition.name} v{version} {struct.name}>", "exec"), scope)
+    reader, writer = scope[f"read_{definition.root.name}"], scope[f"write_{definition.root.name}"]
+    message._readers[version], message._writers[version] = reader, writer
+    return reader, writer
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        message = _make_message(name)
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no message {name!r}") from None
+    globals()[name] = message
+    return message
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *schema.message_names()})

@@ -1,0 +1,58 @@
+"""The few things that compiled readers and writers call: varints, tags, and what goes wrong."""
+
+from collections.abc import Callable
+
+
+class DecodeError(ValueError):
+    """The bytes are not a message of that version."""
+
+
+class EncodeError(ValueError):
+    """The value cannot be written in that version."""
+
+
+class UnsupportedFieldError(EncodeError):
+    """A field is set that the version cannot carry, and leaving it out would change the meaning."""
+
+    def __init__(self, field: str, version: int) -> None:
+        super().__init__(f"{field} is set, but version {version} cannot carry it")
+
+
+UVARINTS = [bytes([value]) for value in range(128)]
+NULL_STRING = b"\xff\xff"
+NULL_BYTES = b"\xff\xff\xff\xff"
+
+
+def uvarint_tail(buf: bytes, pos: int, value: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte, with the continuation bit set, was `value`."""
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            if value > 0x7FFFFFFF:
+                break
+            return value, pos
+    raise DecodeError("unsigned varint over 31 bits")
+
+
+def uvarint(buf: bytes, pos: int) -> tuple[int, int]:
+    value = buf[pos]
+    return (value, pos + 1) if value < 128 else uvarint_tail(buf, pos + 1, value)
+
+
+def uvarint_bytes(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def write_tags(tags: dict[int, bytes], put: Callable[[bytes], None]) -> None:
+    put(uvarint_bytes(len(tags)))
+    for tag in sorted(tags):
+        put(uvarint_bytes(tag) + uvarint_bytes(len(tags[tag])))
+        put(tags[tag])
