@@ -19,9 +19,12 @@ LIMITS = {
 }
 
 
-def fill(name: str, version: int, seed: int, *, unknown_tags: bool = True) -> Any:
-    """An instance of the message with values in the fields that the version carries."""
-    return Filler(name, version, seed, unknown_tags).message()
+def fill(name: str, version: int, seed: int, *, unknown_tags: bool = True, small_integers: bool = False) -> Any:
+    """An instance of the message with values in the fields that the version carries.
+
+    `small_integers` keeps to numbers that are also known error codes and sensible times.
+    """
+    return Filler(name, version, seed, unknown_tags, small_integers).message()
 
 
 def messages_and_versions() -> list[tuple[str, int]]:
@@ -34,11 +37,12 @@ def messages_and_versions() -> list[tuple[str, int]]:
 
 
 class Filler:
-    def __init__(self, name: str, version: int, seed: int, unknown_tags: bool) -> None:
+    def __init__(self, name: str, version: int, seed: int, unknown_tags: bool, small_integers: bool) -> None:
         self.cls = getattr(messages, name)
         self.definition = schema.message(name)
         self.version = version
         self.seed = seed
+        self.small_integers = small_integers
         self.random = random.Random(f"{name} {version} {seed}")
         self.unknown_tags = unknown_tags and version in self.definition.flexible and seed > 1
 
@@ -84,6 +88,8 @@ class Filler:
                 return self.integer(*LIMITS[kind])
 
     def integer(self, low: int, high: int) -> int:
+        if self.small_integers:
+            return self.random.randint(0, 100)
         return self.random.choice((low, high, 0, 1, self.random.randint(low, high), self.random.randint(low, high)))
 
     def text(self) -> str:
