@@ -11,7 +11,7 @@ import struct as _struct
 from typing import Any
 
 from kohort.protocol import codegen, schema, wire
-from kohort.protocol.wire import DecodeError, EncodeError
+from kohort.protocol.wire import DecodeError, EncodeError, UnsupportedFieldError
 
 _UNSET: Any = type("UNSET", (), {"__repr__": lambda self: "..."})()
 
@@ -84,6 +84,8 @@ class Message(Struct):
         parts: list[Any] = []
         try:
             (self._writers.get(version) or _compile(type(self), version)[1])(self, parts.append)
+        except UnsupportedFieldError:
+            raise
         except (_struct.error, AttributeError, TypeError, EncodeError) as error:
             raise EncodeError(f"{type(self).__name__} v{version}: {error}") from error
         return parts

@@ -1,0 +1,47 @@
+# Every target does its own set-up: Python 3.11+ and make are all it needs (conformance and bench also want a JDK 17+ and Maven).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint conformance bench sim soak clean help
+
+help:
+	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark"
+	@echo "make test         the tests (under ten minutes on two cores)"
+	@echo "make conformance  compare with a real Apache Kafka (needs a JDK 17+ and Maven)"
+	@echo "make sim          thousands of simulated clusters, each with its own faults"
+	@echo "make soak         ten minutes of real clients and real crashes"
+	@echo "make bench        side by side with Apache Kafka and Spark's own connector (needs a JDK 17+ and Maven)"
+	@echo "make lint         ruff"
+
+$(READY): pyproject.toml setup.py constraints.txt src/kohort/records/_decode.c
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/kohort demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+conformance: $(READY)
+	$(BIN)/python -m pytest -m conformance tests/conformance --timeout 1200
+
+sim: $(READY)
+	$(BIN)/kohort sim --seeds 10000
+
+soak: $(READY)
+	$(BIN)/python -m tests.soak
+
+bench: $(READY)
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
