@@ -1,0 +1,152 @@
+"""The `sticky` and `cooperative-sticky` assignors: balanced first, then as few moved partitions as possible.
+
+Here: what members tell each other (user data, KIP-54 and KIP-429) and what cooperative members must give up first.
+How partitions are dealt out is in `sticky_constrained` (equal subscriptions) and `sticky_general`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import error, pack, unpack_from
+
+from kohort.assignors.consumer_protocol import (
+    ConsumerProtocolError,
+    decode_topic_partitions,
+    encode_topic_partitions,
+    subscribed_topics,
+)
+from kohort.assignors.ordering import java_sorted
+from kohort.assignors.ownership import Claim, settle
+from kohort.assignors.partition_space import PartitionSpace
+from kohort.assignors.sticky_constrained import ConstrainedAssignment
+from kohort.assignors.sticky_general import GeneralAssignment
+from kohort.assignors.sticky_racks import StickyRacks
+from kohort.assignors.types import (
+    DEFAULT_GENERATION,
+    Assignment,
+    Assignor,
+    ClusterMetadata,
+    ConsumerGroupMetadata,
+    RebalanceProtocol,
+    Subscription,
+)
+
+
+def encode_sticky_user_data(partitions: Mapping[str, Sequence[int]], generation: int | None) -> bytes:
+    """Version 1, or version 0 where there is no generation to tell."""
+    return encode_topic_partitions(partitions) + (b"" if generation is None else pack(">i", generation))
+
+
+def decode_sticky_user_data(data: bytes | None) -> Claim:
+    """Version 1, then version 0; nothing that cannot be read is believed."""
+    if not data:
+        return Claim({})
+    try:
+        partitions, pos = decode_topic_partitions(data, 0)
+    except (ConsumerProtocolError, UnicodeDecodeError, error):
+        return Claim({}, DEFAULT_GENERATION)
+    return Claim(partitions, unpack_from(">i", data, pos)[0] if len(data) - pos >= 4 else None)
+
+
+def decode_cooperative_claim(subscription: Subscription) -> Claim:
+    """What a member owns is in its subscription; the generation too, from version 2 on, before that in the user data."""
+    if subscription.generation_id >= 0:
+        return Claim(subscription.owned_partitions, subscription.generation_id)
+    data = subscription.user_data
+    if data is None:
+        return Claim(subscription.owned_partitions)
+    generation = unpack_from(">i", data)[0] if len(data) >= 4 else DEFAULT_GENERATION
+    return Claim(subscription.owned_partitions, generation)
+
+
+class _StickyBase(Assignor):
+    def _claim(self, subscription: Subscription) -> Claim:
+        raise NotImplementedError
+
+    def _assign_ids(
+        self, space: PartitionSpace, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]
+    ) -> tuple[dict[str, list[int]], dict[int, str] | None]:
+        """The partition ids of each member and, where that is known, those that change their owner."""
+        claims = {member: self._claim(subscription) for member, subscription in subscriptions.items()}
+        ownership = settle(space, java_sorted(subscriptions), claims, subscriptions)
+        racks = StickyRacks(space, metadata, subscriptions)
+        if _all_equal(subscriptions):
+            constrained = ConstrainedAssignment(space, ownership, racks)
+            constrained.build()
+            return constrained.assigned, constrained.transferring
+        return GeneralAssignment(space, ownership, racks, claims, subscriptions).build(), None
+
+
+class StickyAssignor(_StickyBase):
+    """Eager: members give everything up before they rejoin, so what they had is carried in their user data."""
+
+    name = "sticky"
+
+    def __init__(self) -> None:
+        self._assigned: Mapping[str, Sequence[int]] | None = None
+        self._generation_id = DEFAULT_GENERATION
+
+    def subscription_user_data(self, topics: Sequence[str]) -> bytes | None:
+        return None if self._assigned is None else encode_sticky_user_data(self._assigned, self._generation_id)
+
+    def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
+        self._assigned = assignment.partitions
+        self._generation_id = metadata.generation_id
+
+    def _claim(self, subscription: Subscription) -> Claim:
+        return decode_sticky_user_data(subscription.user_data)
+
+    def assign(self, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        if not subscriptions:
+            return {}
+        space = PartitionSpace(metadata, subscribed_topics(subscriptions.values()))
+        assigned, _ = self._assign_ids(space, metadata, subscriptions)
+        return {member: Assignment(space.by_topic(ids)) for member, ids in assigned.items()}
+
+
+class CooperativeStickyAssignor(_StickyBase):
+    """Members keep consuming what they keep. A partition that moves is first taken from its owner, then given away."""
+
+    name = "cooperative-sticky"
+    supported_protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+
+    def __init__(self) -> None:
+        self._generation_id = DEFAULT_GENERATION
+
+    def subscription_user_data(self, topics: Sequence[str]) -> bytes | None:
+        return pack(">i", self._generation_id)
+
+    def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
+        self._generation_id = metadata.generation_id
+
+    def _claim(self, subscription: Subscription) -> Claim:
+        return decode_cooperative_claim(subscription)
+
+    def assign(self, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        if not subscriptions:
+            return {}
+        space = PartitionSpace(metadata, subscribed_topics(subscriptions.values()))
+        assigned, transferring = self._assign_ids(space, metadata, subscriptions)
+        if transferring is None:
+            transferring = _changing_owner(space, assigned, subscriptions)
+        for partition, member in transferring.items():
+            assigned[member].remove(partition)
+        return {member: Assignment(space.by_topic(ids)) for member, ids in assigned.items()}
+
+
+def _changing_owner(
+    space: PartitionSpace, assigned: Mapping[str, list[int]], subscriptions: Mapping[str, Subscription]
+) -> dict[int, str]:
+    """Partitions that a member gets while another one still owns them."""
+    added: dict[int, str] = {}
+    revoked: set[int] = set()
+    for member, ids in assigned.items():
+        owned = set(space.ids(subscriptions[member].owned_partitions))
+        added.update(dict.fromkeys(set(ids) - owned, member))
+        revoked.update(owned.difference(ids))
+    return {partition: member for partition, member in added.items() if partition in revoked}
+
+
+def _all_equal(subscriptions: Mapping[str, Subscription]) -> bool:
+    distinct = {tuple(subscription.topics) for subscription in subscriptions.values()}
+    return len({frozenset(topics) for topics in distinct}) == 1
