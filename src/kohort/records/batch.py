@@ -207,34 +207,32 @@ def read_records(buf: Buffer, pos: int, header: BatchHeader, max_size: int = DEF
 
 def _parse_records(data: bytes, header: BatchHeader) -> list[Record]:
     # A record takes at least 7 bytes: a count that cannot be right is refused before it costs anything.
-    if header.record_count * 7 > len(data):
-        raise CorruptBatch(f"{len(data)} bytes cannot hold {header.record_count} records")
+    count, total = header.record_count, len(data)
+    if count * 7 > total:
+        raise CorruptBatch(f"{total} bytes cannot hold {count} records")
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     records: list[Record] = []
     pos = 0
     try:
-        for _ in range(header.record_count):
+        for _ in range(count):
             size, pos = read_varint(data, pos)
             end = pos + size
-            if size < 0 or end > len(data):
-                raise CorruptBatch(f"a record of {size} bytes does not fit the {len(data) - pos} bytes left")
+            if size < 1 or end > total:
+                raise CorruptBatch(f"a record of {size} bytes does not fit the {total - pos} bytes left")
             delta, pos = read_varlong(data, pos + 1)
-            timestamp = _wrap(header.base_timestamp + delta) if append_time is None else append_time
+            timestamp = _wrap(base_timestamp + delta) if append_time is None else append_time
             delta, pos = read_varint(data, pos)
             key, pos = _read_bytes(data, pos, end)
             value, pos = _read_bytes(data, pos, end)
-            headers: tuple[Header, ...] = ()
-            if pos + 1 == end and data[pos] == 0:
-                pos = end
-            else:
-                headers, pos = _read_headers(data, pos, end)
+            headers, pos = _read_headers(data, pos, end)
             if pos != end:
                 raise CorruptBatch("a record is longer or shorter than it says")
-            records.append(Record(header.base_offset + delta, timestamp, key, value, headers))
+            records.append(Record(base_offset + delta, timestamp, key, value, headers))
     except IndexError:
         raise CorruptBatch("the records end within a record") from None
-    if pos != len(data):
-        raise CorruptBatch(f"{len(data) - pos} bytes follow the last record of a batch")
+    if pos != total:
+        raise CorruptBatch(f"{total - pos} bytes follow the last record of a batch")
     return records
 
 
@@ -249,8 +247,15 @@ def _read_bytes(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
 
 def _read_headers(data: bytes, pos: int, end: int) -> tuple[tuple[Header, ...], int]:
     count, pos = read_varint(data, pos)
+    if count == 0:
+        return (), pos
     if count < 0 or count > end - pos:
         raise CorruptBatch(f"a record with {end - pos} bytes left cannot have {count} headers")
+    return read_header_fields(data, pos, end, count)
+
+
+def read_header_fields(data: bytes, pos: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+    """`count` record headers at `pos` and the position after them. Keys are read as UTF-8, errors replaced."""
     headers: list[Header] = []
     for _ in range(count):
         key, pos = _read_bytes(data, pos, end)

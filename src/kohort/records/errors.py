@@ -1,28 +1,16 @@
 """What can be wrong with record data. Every error carries the Kafka error code a broker answers with."""
 
-try:
-    from kohort.protocol.errors import ErrorCode
-except ImportError:  # pragma: no cover
-    from enum import IntEnum
-
-    class ErrorCode(IntEnum):  # type: ignore[no-redef]
-        CORRUPT_MESSAGE = 2
-        MESSAGE_TOO_LARGE = 10
-        INVALID_TIMESTAMP = 32
-        UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-        UNSUPPORTED_COMPRESSION_TYPE = 76
-        INVALID_RECORD = 87
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 
-class RecordsError(Exception):
+class RecordsError(KafkaError):
     """Base of everything this package raises on bad record data."""
 
     default_code = ErrorCode.CORRUPT_MESSAGE
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
-        super().__init__(message)
         self.message = message
-        self.code = self.default_code if code is None else code
+        super().__init__(self.default_code if code is None else code, message)
 
 
 class CorruptBatch(RecordsError):

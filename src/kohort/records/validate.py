@@ -3,6 +3,7 @@
 Cheap by default: the header and the checksum. The records themselves are only read where a rule needs them.
 """
 
+from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import (
     CREATE_TIME,
     LOG_APPEND_TIME,
@@ -14,7 +15,7 @@ from kohort.records.batch import (
     read_records,
 )
 from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer, Compression
-from kohort.records.errors import BatchTooLarge, CorruptBatch, ErrorCode, InvalidBatch
+from kohort.records.errors import BatchTooLarge, CorruptBatch, InvalidBatch
 
 DEFAULT_MAX_MESSAGE_BYTES = 1024 * 1024 + 12
 _ZSTD_SINCE_VERSION = 7

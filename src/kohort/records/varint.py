@@ -26,6 +26,9 @@ def encode_varint(value: int) -> bytes:
 
 def read_varint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     """A 32-bit varint at `pos` and the position after it; IndexError where the buffer ends."""
+    raw = buf[pos]
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), pos + 1
     raw, pos = _read_unsigned(buf, pos, 5)
     raw &= 0xFFFFFFFF
     return (raw >> 1) ^ -(raw & 1), pos
@@ -33,6 +36,9 @@ def read_varint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
 
 def read_varlong(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     """A 64-bit varint at `pos` and the position after it; IndexError where the buffer ends."""
+    raw = buf[pos]
+    if raw < 0x80:
+        return (raw >> 1) ^ -(raw & 1), pos + 1
     raw, pos = _read_unsigned(buf, pos, 10)
     raw &= 0xFFFFFFFFFFFFFFFF
     return (raw >> 1) ^ -(raw & 1), pos

@@ -1,0 +1,451 @@
+/* Kafka record batches (magic 2) to columns: find batches, check their CRC-32C, index their records, gather columns.
+ *
+ * A plain shared library: no Python in here, every buffer comes from the caller, nothing is allocated. Input is hostile
+ * until proven otherwise: no read leaves [src, src + src_len), no write passes a stated capacity. kernel.py mirrors the
+ * structs below; change both or neither. */
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#else
+#define LIKELY(x) (x)
+#endif
+
+#define ABI_VERSION 1
+
+enum {
+    ERR_LENGTH = -1,      /* a batch length smaller than its header */
+    ERR_OLD_MAGIC = -2,   /* magic 0 or 1 */
+    ERR_MAGIC = -3,       /* no such magic */
+    ERR_OFFSET = -4,      /* a base offset that no log has */
+    ERR_CRC = -5,         /* checksum mismatch */
+    ERR_COUNT = -6,       /* a record count the bytes cannot hold */
+    ERR_RECORD = -7,      /* a record that does not parse */
+    ERR_TRAILING = -8,    /* bytes after the last record */
+    ERR_CAPACITY = -9     /* the caller's arrays are too small */
+};
+
+enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, LEGACY_MIN_LENGTH = 14, MIN_RECORD_SIZE = 7 };
+enum { TIMESTAMP_TYPE_FLAG = 0x08 };
+
+typedef struct {
+    int64_t pos, size;             /* the whole batch in the scanned buffer */
+    int64_t data_pos, data_len;    /* its records in the buffer given to kohort_index */
+    int64_t count, attributes;
+    int64_t base_offset, last_offset;
+    int64_t base_timestamp, max_timestamp;
+    int64_t producer_id;
+} batch_t;
+
+typedef struct {
+    int64_t next_pos;              /* where the next scan goes on */
+    int64_t rows;                  /* sum of the counts of the batches found */
+    int64_t bytes;                 /* sum of their sizes */
+    int64_t attributes;            /* all their attributes, or-ed */
+    int64_t done;                  /* 1: no complete batch is left */
+} scan_t;
+
+typedef struct {
+    int64_t capacity, rows;
+    int64_t key_nulls, key_bytes;
+    int64_t value_nulls, value_bytes;
+    int64_t header_rows, headers, header_key_bytes, header_value_bytes, header_value_nulls;
+    int64_t *offset, *timestamp;
+    int32_t *timestamp_type;
+    int32_t *key_start, *key_end, *value_start, *value_end;   /* end is -1 for null */
+    int32_t *header_start, *header_count;
+} index_t;
+
+typedef struct {
+    int64_t rows, headers;         /* capacities */
+    int64_t key_bytes, value_bytes;
+    int64_t row, header, key_pos, value_pos;   /* how far it is filled */
+    int32_t *list_offset;
+    uint8_t *list_valid;
+    int32_t *key_offset;
+    uint8_t *key_data;
+    int32_t *value_offset;
+    uint8_t *value_data;
+    uint8_t *value_valid;
+} headers_t;
+
+/* ---------------------------------------------------------------------------------------------------- big endian */
+
+static inline uint32_t be32(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static inline uint64_t be64(const uint8_t *p) { return (uint64_t)be32(p) << 32 | be32(p + 4); }
+
+/* -------------------------------------------------------------------------------------------------------- CRC-32C */
+
+static uint32_t crc_table[8][256];
+
+static void init_software(void) {
+    for (int i = 0; i < 256; i++) {
+        uint32_t crc = (uint32_t)i;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
+        crc_table[0][i] = crc;
+    }
+    for (int i = 0; i < 256; i++)
+        for (int k = 1; k < 8; k++)
+            crc_table[k][i] = crc_table[k - 1][i] >> 8 ^ crc_table[0][crc_table[k - 1][i] & 0xff];
+}
+
+static uint32_t crc_software(uint32_t crc, const uint8_t *p, int64_t len) {
+    crc = ~crc;
+    while (len >= 8) {
+        uint32_t lo = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        crc = crc_table[7][lo & 0xff] ^ crc_table[6][lo >> 8 & 0xff] ^ crc_table[5][lo >> 16 & 0xff] ^
+              crc_table[4][lo >> 24] ^ crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^
+              crc_table[0][p[7]];
+        p += 8;
+        len -= 8;
+    }
+    while (len-- > 0) crc = crc >> 8 ^ crc_table[0][(crc ^ *p++) & 0xff];
+    return ~crc;
+}
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define HARDWARE_CRC 1
+#define CRC_TARGET __attribute__((target("sse4.2")))
+#define CRC_STEP(crc, word) __builtin_ia32_crc32di((crc), (word))
+#define CRC_BYTE(crc, byte) __builtin_ia32_crc32qi((uint32_t)(crc), (byte))
+static int hardware_present(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("sse4.2");
+}
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+#include <arm_acle.h>
+#define HARDWARE_CRC 1
+#define CRC_TARGET
+#define CRC_STEP(crc, word) __crc32cd((uint32_t)(crc), (word))
+#define CRC_BYTE(crc, byte) __crc32cb((uint32_t)(crc), (byte))
+static int hardware_present(void) { return 1; }
+#endif
+
+static int use_hardware = 0;
+
+#ifdef HARDWARE_CRC
+/* One instruction depends on the last, so three streams run side by side and are joined: shifting a CRC over LANE zero
+ * bytes is linear, hence four table lookups. */
+enum { LANE = 1024 };
+static uint32_t lane_shift[4][256];
+
+static inline uint64_t load64(const uint8_t *p) {
+    uint64_t word;
+    memcpy(&word, p, 8);
+    return word;
+}
+
+static inline uint32_t shift_lane(uint32_t crc) {
+    return lane_shift[0][crc & 0xff] ^ lane_shift[1][crc >> 8 & 0xff] ^ lane_shift[2][crc >> 16 & 0xff] ^
+           lane_shift[3][crc >> 24];
+}
+
+CRC_TARGET static void init_hardware(void) {
+    uint32_t basis[32];
+    for (int bit = 0; bit < 32; bit++) {
+        uint64_t crc = (uint64_t)1 << bit;
+        for (int i = 0; i < LANE / 8; i++) crc = CRC_STEP(crc, 0);
+        basis[bit] = (uint32_t)crc;
+    }
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 256; i++) {
+            uint32_t crc = 0;
+            for (int bit = 0; bit < 8; bit++)
+                if (i >> bit & 1) crc ^= basis[8 * k + bit];
+            lane_shift[k][i] = crc;
+        }
+}
+
+CRC_TARGET static uint32_t crc_hardware(uint32_t start, const uint8_t *p, int64_t len) {
+    uint64_t crc = ~start;
+    while (len >= 3 * LANE) {
+        uint64_t second = 0, third = 0;
+        for (int i = 0; i < LANE; i += 8) {
+            crc = CRC_STEP(crc, load64(p + i));
+            second = CRC_STEP(second, load64(p + LANE + i));
+            third = CRC_STEP(third, load64(p + 2 * LANE + i));
+        }
+        crc = shift_lane(shift_lane((uint32_t)crc) ^ (uint32_t)second) ^ (uint32_t)third;
+        p += 3 * LANE;
+        len -= 3 * LANE;
+    }
+    for (; len >= 8; p += 8, len -= 8) crc = CRC_STEP(crc, load64(p));
+    for (; len > 0; p++, len--) crc = CRC_BYTE(crc, *p);
+    return ~(uint32_t)crc;
+}
+#endif
+
+static uint32_t crc32c(const uint8_t *p, int64_t len) {
+#ifdef HARDWARE_CRC
+    if (use_hardware) return crc_hardware(0, p, len);
+#endif
+    return crc_software(0, p, len);
+}
+
+/* Builds the tables; call once before anything else. */
+EXPORT int64_t kohort_init(int64_t allow_hardware) {
+    init_software();
+#ifdef HARDWARE_CRC
+    use_hardware = allow_hardware && hardware_present();
+    if (use_hardware) init_hardware();
+#else
+    (void)allow_hardware;
+#endif
+    return ABI_VERSION;
+}
+
+EXPORT int64_t kohort_has_hardware_crc(void) { return use_hardware; }
+
+EXPORT int64_t kohort_crc32c(const uint8_t *p, int64_t len) { return (int64_t)crc32c(p, len); }
+
+/* ---------------------------------------------------------------------------------------------------------- scan */
+
+static void read_batch(const uint8_t *p, int64_t pos, int64_t size, batch_t *batch) {
+    batch->pos = pos;
+    batch->size = size;
+    batch->data_pos = pos + HEADER_SIZE;
+    batch->data_len = size - HEADER_SIZE;
+    batch->attributes = (int16_t)(p[21] << 8 | p[22]);
+    batch->base_offset = (int64_t)be64(p);
+    batch->last_offset = batch->base_offset + (int32_t)be32(p + 23);
+    batch->base_timestamp = (int64_t)be64(p + 27);
+    batch->max_timestamp = (int64_t)be64(p + 35);
+    batch->producer_id = (int64_t)be64(p + 43);
+    batch->count = (int32_t)be32(p + 57);
+}
+
+/* Finds complete batches that may hold offsets of [from, to), from `pos` on, until max_rows or max_bytes is reached or
+ * `capacity` batches are found. Returns how many, or an error; result->next_pos then is where the bad batch starts. */
+EXPORT int64_t kohort_scan(const uint8_t *buf, int64_t len, int64_t pos, int64_t from, int64_t to, int64_t max_rows,
+                           int64_t max_bytes, int64_t check_crc, batch_t *out, int64_t capacity, scan_t *result) {
+    int64_t found = 0;
+    memset(result, 0, sizeof *result);
+    while (found < capacity && result->rows < max_rows && result->bytes < max_bytes) {
+        result->next_pos = pos;
+        int64_t left = len - pos;
+        const uint8_t *p = buf + pos;
+        if (left < LOG_OVERHEAD) { result->done = 1; break; }
+        int64_t length = (int32_t)be32(p + 8);
+        if (length < LEGACY_MIN_LENGTH) return ERR_LENGTH;
+        if (left <= 16) { result->done = 1; break; }
+        if (p[16] != 2) return p[16] < 2 ? ERR_OLD_MAGIC : ERR_MAGIC;
+        int64_t size = length + LOG_OVERHEAD;
+        if (size < HEADER_SIZE) return ERR_LENGTH;
+        if (left < HEADER_SIZE) { result->done = 1; break; }
+        uint64_t base_offset = be64(p);
+        if (base_offset > (uint64_t)INT64_MAX - UINT32_MAX) return ERR_OFFSET;
+        if (size > left) { result->done = 1; break; }
+        batch_t *batch = out + found;
+        read_batch(p, pos, size, batch);
+        pos += size;
+        if (batch->last_offset < from) { result->next_pos = pos; continue; }
+        if (batch->base_offset >= to) { result->next_pos = pos; result->done = 1; break; }
+        if (check_crc && crc32c(p + 21, size - 21) != be32(p + 17)) return ERR_CRC;
+        if (batch->count < 0) return ERR_COUNT;
+        result->next_pos = pos;
+        result->rows += batch->count;
+        result->bytes += size;
+        result->attributes |= batch->attributes;
+        found++;
+    }
+    return found;
+}
+
+/* --------------------------------------------------------------------------------------------------------- index */
+
+/* Both return the position after the varint, or NULL where it does not end in time. */
+static inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, int32_t *out) {
+    uint32_t raw = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+        if (p >= end) return NULL;
+        uint32_t byte = *p++;
+        raw |= (byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *out = (int32_t)(raw >> 1 ^ (0u - (raw & 1)));
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static inline const uint8_t *varlong(const uint8_t *p, const uint8_t *end, int64_t *out) {
+    uint64_t raw = 0;
+    for (int shift = 0; shift < 70; shift += 7) {
+        if (p >= end) return NULL;
+        uint64_t byte = *p++;
+        raw |= (byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *out = (int64_t)(raw >> 1 ^ (0ull - (raw & 1)));
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* A length and its bytes; a negative length is null and has none. */
+static inline const uint8_t *field(const uint8_t *p, const uint8_t *end, const uint8_t **start, int32_t *length) {
+    p = varint(p, end, length);
+    if (!p) return NULL;
+    *start = p;
+    if (*length < 0) return p;
+    if (*length > end - p) return NULL;
+    return p + *length;
+}
+
+static const uint8_t *skip_headers(const uint8_t *p, const uint8_t *end, int32_t count, int64_t sums[3]) {
+    const uint8_t *start;
+    int32_t length;
+    for (int32_t i = 0; i < count; i++) {
+        p = field(p, end, &start, &length);
+        if (!p || length < 0) return NULL;
+        sums[0] += length;
+        p = field(p, end, &start, &length);
+        if (!p) return NULL;
+        if (length < 0) sums[2]++;
+        else sums[1] += length;
+    }
+    return p;
+}
+
+static int64_t index_batch(const uint8_t *src, const batch_t *batch, int64_t from, int64_t to, index_t *ix) {
+    const uint8_t *p = src + batch->data_pos, *stop = p + batch->data_len;
+    const int append_time = (batch->attributes & TIMESTAMP_TYPE_FLAG) != 0;
+    int64_t row = ix->rows;
+    for (int64_t i = 0; i < batch->count; i++) {
+        int32_t size, delta, key_len, value_len, count;
+        int64_t timestamp;
+        const uint8_t *key, *value, *header_start;
+        p = varint(p, stop, &size);
+        if (!p || size < 1 || size > stop - p) return ERR_RECORD;
+        const uint8_t *end = p + size;
+        if (!(p = varlong(p + 1, end, &timestamp))) return ERR_RECORD;
+        if (!(p = varint(p, end, &delta))) return ERR_RECORD;
+        if (!(p = field(p, end, &key, &key_len))) return ERR_RECORD;
+        if (!(p = field(p, end, &value, &value_len))) return ERR_RECORD;
+        if (!(p = varint(p, end, &count))) return ERR_RECORD;
+        if (count < 0 || count > end - p) return ERR_RECORD;
+        header_start = p;
+        int64_t sums[3] = {0, 0, 0};
+        if (count && !(p = skip_headers(p, end, count, sums))) return ERR_RECORD;
+        if (p != end) return ERR_RECORD;
+        int64_t offset = batch->base_offset + delta;
+        if (offset < from || offset >= to) continue;
+        if (row >= ix->capacity) return ERR_CAPACITY;
+        ix->offset[row] = offset;
+        ix->timestamp[row] = append_time ? batch->max_timestamp
+                                         : (int64_t)((uint64_t)batch->base_timestamp + (uint64_t)timestamp);
+        ix->timestamp_type[row] = append_time;
+        ix->key_start[row] = (int32_t)(key - src);
+        ix->key_end[row] = key_len < 0 ? -1 : (int32_t)(key - src) + key_len;
+        ix->value_start[row] = (int32_t)(value - src);
+        ix->value_end[row] = value_len < 0 ? -1 : (int32_t)(value - src) + value_len;
+        ix->header_start[row] = (int32_t)(header_start - src);
+        ix->header_count[row] = count;
+        if (key_len < 0) ix->key_nulls++;
+        else ix->key_bytes += key_len;
+        if (value_len < 0) ix->value_nulls++;
+        else ix->value_bytes += value_len;
+        if (count) {
+            ix->header_rows++;
+            ix->headers += count;
+            ix->header_key_bytes += sums[0];
+            ix->header_value_bytes += sums[1];
+            ix->header_value_nulls += sums[2];
+        }
+        row++;
+    }
+    if (batch->count && p != stop) return ERR_TRAILING;
+    ix->rows = row;
+    return 0;
+}
+
+/* Appends the records of [from, to) of `count` batches, whose data_pos and data_len lie in src, to the index. */
+EXPORT int64_t kohort_index(const uint8_t *src, int64_t src_len, const batch_t *batches, int64_t count, int64_t from,
+                            int64_t to, index_t *ix) {
+    if (src_len > INT32_MAX) return ERR_CAPACITY;
+    for (int64_t i = 0; i < count; i++) {
+        const batch_t *batch = batches + i;
+        if (batch->data_pos < 0 || batch->data_len < 0 || batch->data_pos > src_len ||
+            batch->data_len > src_len - batch->data_pos)
+            return ERR_LENGTH;
+        if (batch->count < 0 || batch->count > batch->data_len / MIN_RECORD_SIZE) return ERR_COUNT;
+        int64_t error = index_batch(src, batch, from, to, ix);
+        if (error) return error;
+    }
+    return 0;
+}
+
+/* -------------------------------------------------------------------------------------------------------- gather */
+
+/* Copies `rows` fields [start, end) of src into an Arrow binary column: row `row` on, data from data_pos on. `offsets`
+ * has an entry more than rows and its first is set by the caller; `valid` is zeroed by the caller, or NULL where no
+ * field is null. Returns the new end of the data, or an error. */
+EXPORT int64_t kohort_gather(const uint8_t *src, int64_t src_len, const int32_t *start, const int32_t *end,
+                             int64_t rows, int64_t row, int32_t *offsets, uint8_t *data, int64_t data_pos,
+                             int64_t data_capacity, uint8_t *valid) {
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t length = (int64_t)end[i] - start[i];
+        if (LIKELY(end[i] >= 0)) {
+            if (start[i] < 0 || length < 0 || end[i] > src_len || length > data_capacity - data_pos)
+                return ERR_CAPACITY;
+            memcpy(data + data_pos, src + start[i], (size_t)length);
+            data_pos += length;
+            if (valid) valid[(row + i) >> 3] |= (uint8_t)(1u << ((row + i) & 7));
+        } else if (!valid) {
+            return ERR_CAPACITY;
+        }
+        offsets[row + i + 1] = (int32_t)data_pos;
+    }
+    return data_pos;
+}
+
+static const uint8_t *gather_header(const uint8_t *p, const uint8_t *stop, headers_t *h) {
+    const uint8_t *start;
+    int32_t length;
+    int64_t at = h->header;
+    p = field(p, stop, &start, &length);
+    if (!p || length < 0 || length > h->key_bytes - h->key_pos) return NULL;
+    memcpy(h->key_data + h->key_pos, start, (size_t)length);
+    h->key_pos += length;
+    p = field(p, stop, &start, &length);
+    if (!p) return NULL;
+    if (length >= 0) {
+        if (length > h->value_bytes - h->value_pos) return NULL;
+        memcpy(h->value_data + h->value_pos, start, (size_t)length);
+        h->value_pos += length;
+        h->value_valid[at >> 3] |= (uint8_t)(1u << (at & 7));
+    }
+    h->key_offset[at + 1] = (int32_t)h->key_pos;
+    h->value_offset[at + 1] = (int32_t)h->value_pos;
+    h->header = at + 1;
+    return p;
+}
+
+/* Copies the headers of `rows` indexed records into an Arrow list<struct<key, value>>; a record without any is null. */
+EXPORT int64_t kohort_gather_headers(const uint8_t *src, int64_t src_len, const int32_t *start, const int32_t *count,
+                                     int64_t rows, headers_t *h) {
+    if (rows > h->rows - h->row) return ERR_CAPACITY;
+    for (int64_t i = 0; i < rows; i++) {
+        if (count[i] > 0) {
+            if (count[i] > h->headers - h->header || start[i] < 0 || start[i] > src_len) return ERR_CAPACITY;
+            const uint8_t *p = src + start[i];
+            for (int32_t k = 0; k < count[i]; k++)
+                if (!(p = gather_header(p, src + src_len, h))) return ERR_RECORD;
+            h->list_valid[h->row >> 3] |= (uint8_t)(1u << (h->row & 7));
+        }
+        h->row++;
+        h->list_offset[h->row] = (int32_t)h->header;
+    }
+    return 0;
+}

@@ -1,0 +1,139 @@
+"""The C kernel (_decode.c) through ctypes: loading, its structs, its errors. No numpy and no pyarrow in here.
+
+`load()` gives None where the library was not built; the caller then takes the pure Python or numpy path, which gives
+the same output.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import POINTER, Structure, byref, c_char_p, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from kohort.records.compression import Buffer
+from kohort.records.errors import CorruptBatch, RecordsError, UnsupportedMagic
+
+ABI_VERSION = 1
+MAX_SOURCE = 2**31 - 1
+
+_MESSAGES = {
+    -1: "a batch length is less than its header needs",
+    -3: "no record batch has this magic",
+    -4: "a batch cannot start at this offset",
+    -5: "a batch fails its checksum",
+    -6: "a batch has a record count that its bytes cannot hold",
+    -7: "a record does not parse",
+    -8: "bytes follow the last record of a batch",
+    -9: "a batch has more records or bytes than it says",
+}
+
+
+def _fields(kind: type, names: str) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names.split()]
+
+
+class Batch(Structure):
+    """A batch found by `scan`; data_pos and data_len say where its records are, once decompressed."""
+
+    _fields_ = _fields(
+        c_int64,
+        "pos size data_pos data_len count attributes base_offset last_offset base_timestamp max_timestamp producer_id",
+    )
+
+
+class Scan(Structure):
+    _fields_ = _fields(c_int64, "next_pos rows bytes attributes done")
+
+
+class Index(Structure):
+    """Where the fields of every record are, and the sums that say how large the columns will be."""
+
+    _fields_ = _fields(
+        c_int64,
+        "capacity rows key_nulls key_bytes value_nulls value_bytes "
+        "header_rows headers header_key_bytes header_value_bytes header_value_nulls",
+    ) + _fields(
+        c_void_p, "offset timestamp timestamp_type key_start key_end value_start value_end header_start header_count"
+    )
+
+
+class Headers(Structure):
+    """An Arrow list<struct<key, value>> being filled."""
+
+    _fields_ = _fields(c_int64, "rows headers key_bytes value_bytes row header key_pos value_pos") + _fields(
+        c_void_p, "list_offset list_valid key_offset key_data value_offset value_data value_valid"
+    )
+
+
+INDEX_COLUMNS = {
+    name: "q" if name in ("offset", "timestamp") else "i" for name, kind in Index._fields_ if kind is c_void_p
+}
+
+
+class Kernel:
+    """The functions of the loaded library."""
+
+    def __init__(self, path: Path, *, allow_hardware_crc: bool = True) -> None:
+        library = ctypes.CDLL(str(path))
+        int64, pointer = c_int64, c_void_p
+        signatures = {
+            "init": [int64],
+            "has_hardware_crc": [],
+            "crc32c": [pointer, int64],
+            "scan": [pointer, int64, int64, int64, int64, int64, int64, int64, POINTER(Batch), int64, POINTER(Scan)],
+            "index": [pointer, int64, pointer, int64, int64, int64, POINTER(Index)],
+            "gather": [pointer, int64, pointer, pointer, int64, int64, pointer, pointer, int64, int64, pointer],
+            "gather_headers": [pointer, int64, pointer, pointer, int64, POINTER(Headers)],
+        }
+        for name, argument_types in signatures.items():
+            function = getattr(library, f"kohort_{name}")
+            function.argtypes = argument_types
+            function.restype = c_int64
+            setattr(self, name, function)
+        if self.init(allow_hardware_crc) != ABI_VERSION:
+            raise OSError(f"{path} is of another version")
+
+
+class _PyBuffer(Structure):
+    _fields_ = [
+        ("buf", c_void_p),
+        ("obj", c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", c_char_p),
+        ("shape", c_void_p),
+        ("strides", c_void_p),
+        ("suboffsets", c_void_p),
+        ("internal", c_void_p),
+    ]
+
+
+@contextmanager
+def pinned(buf: Buffer) -> Iterator[int]:
+    """The address of a contiguous buffer, read-only ones too, held in place for the duration."""
+    view = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buf), byref(view), 0)
+    try:
+        yield view.buf or 0
+    finally:
+        ctypes.pythonapi.PyBuffer_Release(byref(view))
+
+
+def error(code: int) -> RecordsError:
+    """The exception for a negative result."""
+    if code == -2:
+        return UnsupportedMagic("message formats 0 and 1 are not supported: use a client of Kafka 0.11 or newer")
+    return CorruptBatch(_MESSAGES.get(code, f"the decoder fails with {code}"))
+
+
+@cache
+def load() -> Kernel | None:
+    """The kernel, if it was built and loads here."""
+    path = Path(__file__).with_name("_decode.so")
+    try:
+        return Kernel(path) if path.exists() and hasattr(ctypes, "pythonapi") else None
+    except (OSError, AttributeError):
+        return None
