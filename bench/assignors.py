@@ -1,0 +1,134 @@
+"""The assignors beside Kafka's own Java classes, in one run: from encoded subscriptions to encoded assignments.
+
+`python bench/assignors.py` prints a table; Java is measured after its warm-up, both take the median of their runs.
+Nothing is read from or written to a network; the Java side is tests/conformance/java/AssignorHarness.java.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import gc
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from apache_kafka import compile_java, java_command  # noqa: E402
+from kohort.assignors import (  # noqa: E402
+    BUILTIN,
+    ClusterMetadata,
+    ConsumerGroupMetadata,
+    Subscription,
+    assign_group,
+    decode_assignment,
+    decode_group,
+    encode_subscription,
+)
+
+JVM = ("-Xms512m", "-Xmx1g", "-XX:+UseSerialGC")
+
+
+def topics_of(topic_count: int, partitions: int) -> dict[str, int]:
+    return {f"topic-{i:04d}": partitions // topic_count for i in range(topic_count)}
+
+
+def joining(name: str, counts: dict[str, int], members: int) -> dict[str, bytes]:
+    """The subscriptions of members that have never been assigned anything."""
+    topics = list(counts)
+    user_data = BUILTIN[name]().subscription_user_data(topics)
+    encoded = encode_subscription(Subscription(topics, user_data))
+    return {f"consumer-group-1-{i:04d}-5f1a2f6e-35e1-4b8b-9a39-4f0a3e5a{i:04d}": encoded for i in range(members)}
+
+
+def rejoining(name: str, counts: dict[str, int], assigned: dict[str, bytes]) -> dict[str, bytes]:
+    """The subscriptions of the same members after that assignment, without the last one, which has left."""
+    topics = list(counts)
+    subscriptions = {}
+    for member, data in list(assigned.items())[:-1]:
+        assignor = BUILTIN[name]()
+        assignment = decode_assignment(data)
+        assignor.on_assignment(assignment, ConsumerGroupMetadata("g", 7, member))
+        owned = assignment.partitions if name == "cooperative-sticky" else {}
+        subscription = Subscription(topics, assignor.subscription_user_data(topics), owned, 7)
+        subscriptions[member] = encode_subscription(subscription)
+    return subscriptions
+
+
+def ours(name: str, counts: dict[str, int], group: dict[str, bytes]) -> dict[str, bytes]:
+    return assign_group(BUILTIN[name](), ClusterMetadata(counts), decode_group(group))
+
+
+def measure(run: Callable[[], object], runs: int) -> list[float]:
+    run()
+    times = []
+    for _ in range(runs):
+        gc.collect()
+        began = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
+class Java:
+    """The harness in one JVM, so that it is as warm as it gets."""
+
+    def __init__(self, runs: int) -> None:
+        classes = compile_java(ROOT / "tests/conformance/java")
+        command = java_command("AssignorHarness", "bench", str(runs), extra_class_path=[classes], jvm=JVM)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def times(self, name: str, counts: dict[str, int], group: dict[str, bytes]) -> list[float]:
+        lines = [f"case {name}", *(f"topic {topic} {count}" for topic, count in counts.items())]
+        lines += [f"member {member} - {base64.b64encode(data).decode()}" for member, data in group.items()]
+        self._process.stdin.write("\n".join([*lines, "end\n"]))
+        self._process.stdin.flush()
+        return [float(word) for word in self._process.stdout.readline().split()]
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--members", type=int, default=1000)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--topics", type=int, nargs="+", default=[1, 100])
+    parser.add_argument("--assignors", nargs="+", default=list(BUILTIN))
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--without-java", action="store_true")
+    args = parser.parse_args()
+    java = None if args.without_java else Java(args.runs)
+    print(f"{args.members} members, equal subscriptions; median ms (best)")
+    print(f"{'assignor':<20}{'step':<16}{'topics':>7}{'partitions':>12}{'kohort':>18}{'Kafka (Java)':>20}{'ratio':>8}")
+    for topic_count in args.topics:
+        for partitions in args.partitions:
+            counts = topics_of(topic_count, partitions)
+            for name in args.assignors:
+                first = joining(name, counts, args.members)
+                steps = {"first": first}
+                if "sticky" in name:
+                    steps["member leaves"] = rejoining(name, counts, ours(name, counts, first))
+                for step, group in steps.items():
+                    mine = measure(lambda n=name, c=counts, g=group: ours(n, c, g), args.runs)
+                    theirs = java.times(name, counts, group) if java else [float("nan")]
+                    report(name, step, topic_count, partitions, mine, theirs)
+    if java:
+        java.close()
+
+
+def report(name: str, step: str, topics: int, partitions: int, mine: list[float], theirs: list[float]) -> None:
+    ours_ms, java_ms = statistics.median(mine), statistics.median(theirs)
+    left = f"{ours_ms:.1f} ({min(mine):.1f})"
+    right = f"{java_ms:.1f} ({min(theirs):.1f})"
+    print(f"{name:<20}{step:<16}{topics:>7}{partitions:>12}{left:>18}{right:>20}{ours_ms / java_ms:>8.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

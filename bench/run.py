@@ -1,0 +1,69 @@
+"""`make bench`: runs the chosen sections, prints a table for each, and writes them to a file where asked.
+
+    python bench/run.py --only broker,coordinator --seconds 5 --json results.json
+
+A section is a module of this folder with `run(options) -> list[Table]`. Both sides do the same work in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SECTIONS = ("broker", "coordinator", "assignors", "consume", "decode", "spark")
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure kohort and Apache Kafka side by side.")
+    parser.add_argument("--only", default="", help=f"sections, comma separated: {', '.join(SECTIONS)}")
+    parser.add_argument("--sides", default="kohort,kafka", help="kohort, kafka or both")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")
+    parser.add_argument("--warmup", type=float, default=3.0, help="load before each measurement, not counted")
+    parser.add_argument("--quick", action="store_true", help="small sizes and short measurements: does it run at all")
+    parser.add_argument("--json", type=Path, help="also write the tables to this file")
+    options = parser.parse_args(arguments)
+    options.sides = [side for side in options.sides.split(",") if side]
+    options.only = [name for name in options.only.split(",") if name] or list(SECTIONS)
+    unknown = sorted({*options.only} - {*SECTIONS})
+    if unknown:
+        parser.error(f"unknown section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}")
+    if options.quick:
+        options.seconds, options.warmup = 1.0, 0.5
+    return options
+
+
+def machine() -> str:
+    return (
+        f"{os.cpu_count()} cores, {platform.machine()}, Linux {platform.release()}, Python {platform.python_version()}"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    sys.path[:0] = [str(HERE), str(HERE.parent / "tools")]
+    options = parse_arguments(arguments)
+    from targets import usable_sides
+
+    options.sides, reasons = usable_sides(options.sides)
+    for line in (machine(), *reasons):
+        print(line, flush=True)
+    results = []
+    for name in options.only:
+        if not (HERE / f"{name}.py").exists():
+            print(f"\n{name}: no such section in this version", flush=True)
+            continue
+        for table in importlib.import_module(name).run(options):
+            print(f"\n{table.as_text()}", flush=True)
+            results.append({"section": name, **table.as_json()})
+    if options.json:
+        options.json.write_text(json.dumps({"machine": machine(), "tables": results}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
