@@ -1,0 +1,206 @@
+"""What the sans-IO member may ask of its shell: plain values, never closures.
+
+Requests (`Send`) and notes are carried out at once. Actions (`AutoCommit`, `Revoke`, `Lose`, `Assign`) wait until the
+shell takes them with `member.take()`, because only it knows when the application has finished what it was given; it
+answers each with an event (`auto_commit`, `revoked`, `assigned`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kohort.client.types import OffsetAndMetadata, TopicPartition
+
+
+class Destination(Enum):
+    COORDINATOR = "coordinator"
+    COORDINATOR_ASIDE = "coordinator, on another connection"
+    """A JoinGroup parked at the coordinator blocks the connection it came on."""
+    LEAST_LOADED = "least loaded node"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Answer with `member.received(token, response, now_ms)` or `member.send_failed(token, reason, now_ms)`."""
+
+    token: int
+    request: Any
+    to: Destination
+    timeout_ms: int
+    min_version: int = 0
+    max_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UseCoordinator:
+    """Found: connect to it on a connection of its own, so that a fetch never delays a heartbeat."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropCoordinator:
+    """Close its connection; answers still on their way are of no interest."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTopics:
+    """Keep metadata of these topics fresh; None means all topics (a pattern subscription)."""
+
+    topics: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshMetadata:
+    """Fetch metadata of the watched topics now; answer with `member.metadata_updated`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AutoCommit:
+    """Action: answer with `member.auto_commit(offsets, now_ms)`, the positions the application has finished with."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """Action: finish with these partitions (commit if wanted), then `member.revoked(now_ms)`.
+
+    After `deadline_ms` the coordinator will have gone on without this member.
+    """
+
+    partitions: frozenset[TopicPartition]
+    reason: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """Action: these partitions may already belong to others; commits would fail. Then `member.revoked(now_ms)`."""
+
+    partitions: frozenset[TopicPartition]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Action: `partitions` is the whole assignment, `added` what is new in it. Then `member.assigned(now_ms)`."""
+
+    partitions: frozenset[TopicPartition]
+    added: frozenset[TopicPartition]
+    generation_id: int
+
+
+Action = AutoCommit | Revoke | Lose | Assign
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDone:
+    commit_id: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFetched:
+    """`offsets` holds None for a partition without a commit."""
+
+    fetch_id: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | None] | None
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The member is out of the group; nothing more will be sent until it is told to join again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """To be raised at the application's next call. A fatal error ends the membership."""
+
+    error: Exception
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A line for the log; `level` is a name of the logging module's."""
+
+    level: str
+    text: str
+
+
+Effect = (
+    Send
+    | UseCoordinator
+    | DropCoordinator
+    | WatchTopics
+    | RefreshMetadata
+    | Action
+    | CommitDone
+    | OffsetsFetched
+    | Left
+    | Fail
+    | Report
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshot:
+    """What an assignment depends on: the number of partitions and the racks of their replicas."""
+
+    partition_count: int
+    racks: tuple[frozenset[str], ...] = ()
+    internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshot:
+    """Existing topics as of one metadata answer. `covers` is what was asked for; None means all topics."""
+
+    topics: Mapping[str, TopicSnapshot]
+    covers: frozenset[str] | None = None
+
+
+class Outbox:
+    """Collects effects while an event is handled and numbers the requests."""
+
+    __slots__ = ("_effects", "_token")
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._token = 0
+
+    def add(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def report(self, text: str, level: str = "INFO") -> None:
+        self._effects.append(Report(level, text))
+
+    def send(
+        self,
+        request: Any,
+        to: Destination,
+        timeout_ms: int,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> int:
+        self._token += 1
+        self._effects.append(Send(self._token, request, to, timeout_ms, min_version, max_version))
+        return self._token
+
+    def drain(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects

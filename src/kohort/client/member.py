@@ -1,0 +1,280 @@
+"""One member of a classic consumer group, sans-IO: events in, effects out, `now_ms` an argument.
+
+    poll -> find coordinator -> [commit, revoke] -> JoinGroup -> (assign) -> SyncGroup -> [commit, revoke] -> assign
+
+A shell carries out the effects and feeds back what happened. What the application must take part in is an action:
+`take()` hands it out when the shell is ready, the shell answers with `auto_commit`, `revoked` or `assigned`, however
+long it takes; heartbeats go on meanwhile. Two differences from Kafka's consumer: a rejoin that needs nothing of the
+application goes on between polls, and a cooperative member commits right before it gives partitions up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from re import Pattern
+from typing import Any
+
+from kohort.client import snapshots
+from kohort.client.commits import Ask, Kind
+from kohort.client.effects import Action, Assign, AutoCommit, Effect, Lose, MetadataSnapshot, RefreshMetadata, Revoke
+from kohort.client.membership import IllegalTransition
+from kohort.client.session import Session
+from kohort.client.states import HEARTBEATING, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
+from kohort.client.types import OffsetAndMetadata, TopicPartition
+from kohort.protocol.errors import ErrorCode, KafkaError
+
+__all__ = ["TRANSITIONS", "IllegalTransition", "Member", "MemberConfig", "MemberState", "Step"]
+
+
+class Member(Session):
+    """Membership of one consumer in one group. Every event returns the effects to carry out, in order."""
+
+    # -- events: the application --------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Iterable[str], now_ms: int) -> list[Effect]:
+        self._pattern = None
+        return self._subscription_changed(frozenset(topics), now_ms)
+
+    def subscribe_pattern(self, pattern: Pattern[str], now_ms: int) -> list[Effect]:
+        """Topics whose whole name matches, those that appear later included."""
+        self._pattern = pattern
+        self._snapshot = None
+        return self._subscription_changed(frozenset(), now_ms)
+
+    def _subscription_changed(self, topics: frozenset[str], now_ms: int) -> list[Effect]:
+        self._manual = False
+        self.topics = topics
+        if self._joined_topics is None:
+            self._request_rejoin("first join", now_ms)
+        elif self._pattern is None:
+            self._check_subscription(now_ms)
+        self._watch()
+        if self._pattern is not None:
+            self._out.add(RefreshMetadata("a pattern subscription needs the names of all topics"))
+        return self._advance(now_ms)
+
+    def assign_manually(self, now_ms: int) -> list[Effect]:
+        """The application names its partitions itself: commits carry no generation, nothing is joined."""
+        self._manual = True
+        self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
+        return self._advance(now_ms)
+
+    def poll(self, now_ms: int) -> list[Effect]:
+        """The application is alive and done with what it was given: join if needed, renew the poll interval."""
+        self._heartbeat.last_poll_ms = now_ms
+        self._active = self._leaving is None and self.fatal is None
+        return self._advance(now_ms)
+
+    def request_rejoin(self, reason: str, now_ms: int) -> list[Effect]:
+        """Rebalance although nothing changed (KIP-568)."""
+        self._request_rejoin(reason, now_ms)
+        return self._advance(now_ms)
+
+    def leave(self, reason: str, now_ms: int, send: bool | None = None) -> list[Effect]:
+        """Give everything up and leave; ends with `Left`. `send` overrides whether LeaveGroup is sent (KIP-1092):
+        by default dynamic members send it, static ones keep their place until the session times out."""
+        self._leaving = reason
+        self._leave_forced = send
+        self._active = False
+        if self._taken is None:
+            self._begin_leave(now_ms)
+        return self._advance(now_ms)
+
+    def take(self, now_ms: int) -> Action | None:
+        """The next action for the application, now the shell's to carry out and answer."""
+        action, self._pending = self._pending, None
+        if action is not None:
+            assert self._taken is None, "one action at a time"
+            self._taken = action
+            if isinstance(action, Assign):
+                self.owned = action.partitions
+        return action
+
+    def auto_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int) -> list[Effect]:
+        assert isinstance(self._taken, AutoCommit)
+        self._taken = None
+        self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
+        if not self._resumed(now_ms):
+            kind = Kind.PREPARE if self.step is Step.COMMITTING else Kind.AUTO
+            if offsets:
+                self._commits.submit(Ask(kind, 0, dict(offsets)))
+            elif kind is Kind.PREPARE:
+                self._give_up(now_ms)
+        return self._advance(now_ms)
+
+    def revoked(self, now_ms: int) -> list[Effect]:
+        action = self._taken
+        assert isinstance(action, Revoke | Lose)
+        self._taken = None
+        self.owned -= action.partitions
+        if not self._resumed(now_ms):
+            self._given_up(now_ms)
+        return self._advance(now_ms)
+
+    def assigned(self, now_ms: int) -> list[Effect]:
+        assert isinstance(self._taken, Assign)
+        self._taken = None
+        if not self._resumed(now_ms):
+            self.step = Step.IDLE
+        return self._advance(now_ms)
+
+    def _resumed(self, now_ms: int) -> bool:
+        """While the application was busy the member dropped out or was told to leave: that comes first now."""
+        dropped_out, self._restart = self._restart, False
+        if self._leaving is not None and (dropped_out or self._purpose is not Purpose.LEAVE):
+            self._begin_leave(now_ms)
+            return True
+        if dropped_out:
+            self.step = Step.IDLE
+        return dropped_out
+
+    def commit(self, commit_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int) -> list[Effect]:
+        """Answered by `CommitDone(commit_id, ...)`; waits while the coordinator is not known."""
+        ask = Ask(Kind.COMMIT, commit_id, dict(offsets))
+        if offsets:
+            self._commits.submit(ask)
+        else:
+            self._commits.finish(ask, None)
+        return self._advance(now_ms)
+
+    def fetch_offsets(self, fetch_id: int, partitions: Iterable[TopicPartition], now_ms: int) -> list[Effect]:
+        """Answered by `OffsetsFetched(fetch_id, ...)`; waits while the coordinator is not known."""
+        self._commits.submit(Ask(Kind.FETCH, fetch_id, {}, frozenset(partitions)))
+        return self._advance(now_ms)
+
+    def forget(self, ask_id: int) -> None:
+        """Whoever asked has given up waiting: do not send it if it was not sent yet."""
+        self._commits.waiting = [ask for ask in self._commits.waiting if ask.ask_id != ask_id or ask_id == 0]
+
+    # -- events: the world --------------------------------------------------------------------------------------------
+
+    def metadata_updated(self, snapshot: MetadataSnapshot, now_ms: int) -> list[Effect]:
+        if self._pattern is not None:
+            if snapshot.covers is not None:
+                return self._advance(now_ms)
+            self.topics = frozenset(
+                name
+                for name, topic in snapshot.topics.items()
+                if self._pattern.fullmatch(name) and not (topic.internal and self.config.exclude_internal_topics)
+            )
+        self._snapshot = snapshot
+        self._check_subscription(now_ms)
+        if self.step is Step.ASSIGNING:
+            self._assign_if_informed(now_ms)
+        elif self._assigned_from is not None and self._informed() and not self._rejoin_needed:
+            current = self._relevant()
+            if current != self._assigned_from:
+                changes = snapshots.difference(self._assigned_from, current)
+                self._request_rejoin(f"cached metadata has changed: {changes}", now_ms)
+        return self._advance(now_ms)
+
+    def _check_subscription(self, now_ms: int) -> None:
+        if self._joined_topics is None or self._joined_topics == self.topics or self._rejoin_needed:
+            return
+        if self.step in (Step.JOINING, Step.ASSIGNING, Step.SYNCING):
+            return
+        added, dropped = sorted(self.topics - self._joined_topics), sorted(self._joined_topics - self.topics)
+        changes = [f"+{topic}" for topic in added] + [f"-{topic}" for topic in dropped]
+        self._request_rejoin(f"subscription has changed: {', '.join(changes)}", now_ms)
+
+    def received(self, token: int, response: Any, now_ms: int) -> list[Effect]:
+        if token == self._finder.in_flight:
+            self._coordinator_answer(response, now_ms)
+        elif token == self._heartbeat.in_flight:
+            self._heartbeat_answer(ErrorCode.of(response.error_code), now_ms)
+        elif token == self._token:
+            self._token = None
+            if self.step is Step.JOINING:
+                self._join_answer(response, now_ms)
+            elif self.step is Step.SYNCING:
+                self._sync_answer(response, now_ms)
+            elif self.step is Step.LEAVING:
+                self._left(now_ms)
+        elif (ask := self._commits.in_flight.pop(token, None)) is not None:
+            self._ask_answered(ask, response, now_ms)
+        return self._advance(now_ms)
+
+    def send_failed(self, token: int, reason: str, now_ms: int, error: KafkaError | None = None) -> list[Effect]:
+        """No answer: the connection broke, the request timed out, or (`error`) the broker cannot take the request."""
+        hopeless = error is not None and not error.code.retriable
+        if token == self._finder.in_flight:
+            self._finder.failed(now_ms)
+            if error is not None and hopeless:
+                self._fail(error, now_ms)
+        elif error is not None and hopeless:
+            self._request_refused(token, error, now_ms)
+        elif token in (self._heartbeat.in_flight, self._token) or token in self._commits.in_flight:
+            self._coordinator_lost(reason, now_ms)
+        return self._advance(now_ms)
+
+    def coordinator_disconnected(self, reason: str, now_ms: int) -> list[Effect]:
+        self._coordinator_lost(reason, now_ms)
+        return self._advance(now_ms)
+
+    def on_time(self, now_ms: int) -> list[Effect]:
+        if self.state in HEARTBEATING:
+            self._mind_the_session(now_ms)
+        if self._commit_awaited() and now_ms >= self._give_up_by_ms:
+            text = "the commit before giving partitions up took too long, going on without it"
+            self._out.report(f"group {self.config.group_id}: {text}", "WARNING")
+            self._give_up(now_ms)
+        if self.step is Step.LEAVING and now_ms >= self._give_up_by_ms:
+            self._token = None
+            self._left(now_ms)
+        return self._advance(now_ms)
+
+    def next_deadline(self) -> int | None:
+        """When `on_time` has something to do next."""
+        deadlines = []
+        if self._wants_coordinator() and self._finder.in_flight is None:
+            deadlines.append(self._finder.retry_at_ms or 0)
+        if self.step is Step.WAITING and self._may_join() and self._finder.known:
+            deadlines.append(self._retry_at_ms)
+        if self.step is Step.LEAVING or self._commit_awaited():
+            deadlines.append(self._give_up_by_ms)
+        if self._prepare_ask is not None:
+            deadlines.append(self._retry_at_ms)
+        if self.state in HEARTBEATING:
+            deadlines.append(self._heartbeat.poll_ends_ms)
+            if self._finder.known:
+                deadlines.append(self._heartbeat.session_ends_ms)
+                if self._heartbeat.in_flight is None:
+                    deadlines.append(self._heartbeat.next_ms)
+        if self._auto_commits() and self._no_action():
+            deadlines.append(self._next_auto_commit_ms)
+        return min(deadlines, default=None)
+
+    # -- the engine ---------------------------------------------------------------------------------------------------
+
+    def _advance(self, now_ms: int) -> list[Effect]:
+        """Do whatever can be done now."""
+        if self._prepare_ask is not None and now_ms >= self._retry_at_ms:
+            ask, self._prepare_ask = self._prepare_ask, None
+            self._commits.submit(ask)
+        if self._wants_coordinator():
+            self._finder.find(now_ms)
+        if self._finder.known:
+            for ask in self._commits.take_waiting():
+                self._send_ask(ask, now_ms)
+        if self._auto_commits() and self._no_action() and now_ms >= self._next_auto_commit_ms:
+            self._offer(AutoCommit("auto.commit.interval.ms has passed"))
+        if self.step is Step.IDLE and self._may_join() and self._no_action():
+            self._prepare_rejoin(now_ms)
+        if self.step is Step.WAITING and self._may_join() and self._finder.known and now_ms >= self._retry_at_ms:
+            self._send_join(now_ms)
+        return self._out.drain()
+
+    def _may_join(self) -> bool:
+        ready = self.subscribed and (self._pattern is None or self._snapshot is not None)
+        return ready and self._active and self._rejoin_needed and self._leaving is None
+
+    def _wants_coordinator(self) -> bool:
+        if self._finder.known or self.fatal is not None:
+            return False
+        joining = self.subscribed and self._active
+        return joining or self.state is not MemberState.UNJOINED or bool(self._commits.waiting)
+
+    def _auto_commits(self) -> bool:
+        if not self.config.enable_auto_commit or self.step is not Step.IDLE or self._leaving is not None:
+            return False
+        return self._manual or (self.state is MemberState.STABLE and bool(self.owned))

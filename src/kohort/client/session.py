@@ -1,0 +1,228 @@
+"""What keeps a member in its group: heartbeats, the session, the poll interval, the coordinator, commits.
+
+Builds on `rebalance`, which says what being out means.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kohort.client.commits import NO_GENERATION, Ask, Kind, Verdict, commit_outcome
+from kohort.client.effects import Destination, Fail
+from kohort.client.errors import CommitFailedError, RebalanceInProgressError, error_for
+from kohort.client.rebalance import COORDINATOR_MOVED, Rebalance
+from kohort.client.states import MemberState, Step
+from kohort.client.types import partition_list
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import HeartbeatRequest
+
+
+class Session(Rebalance):
+    # -- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def _mind_the_session(self, now_ms: int) -> None:
+        heartbeat = self._heartbeat
+        if now_ms >= heartbeat.poll_ends_ms:
+            self._polled_too_late(now_ms)
+        elif not self._finder.known:
+            return
+        elif now_ms >= heartbeat.session_ends_ms:
+            self._coordinator_lost("session timed out without receiving a heartbeat response", now_ms)
+        elif heartbeat.in_flight is None and now_ms >= heartbeat.next_ms:
+            heartbeat.sent(self._send_heartbeat(), now_ms)
+
+    def _send_heartbeat(self) -> int:
+        request = HeartbeatRequest(
+            group_id=self.config.group_id,
+            generation_id=self.generation.generation_id,
+            member_id=self.generation.member_id,
+            group_instance_id=self.config.group_instance_id,
+        )
+        return self._out.send(request, Destination.COORDINATOR, self.config.request_timeout_ms)
+
+    def _heartbeat_answer(self, code: ErrorCode, now_ms: int) -> None:
+        heartbeat = self._heartbeat
+        if code is ErrorCode.NONE:
+            heartbeat.answered(now_ms)
+        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+            heartbeat.answered(now_ms)
+            if self.state is MemberState.STABLE and not self._rejoin_needed:
+                self._request_rejoin("group is already rebalancing", now_ms)
+        elif code in COORDINATOR_MOVED:
+            self._coordinator_lost(f"Heartbeat answered {code.name}", now_ms)
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            self._fenced(now_ms)
+        elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._evicted("Heartbeat", code, now_ms)
+        elif code.retriable:
+            heartbeat.failed(now_ms)
+        else:
+            heartbeat.failed(now_ms)
+            self._out.add(
+                Fail(error_for(code, f"a heartbeat in group {self.config.group_id} was refused: {code.message}"))
+            )
+
+    def _evicted(self, api: str, code: ErrorCode, now_ms: int) -> None:
+        silence = (now_ms - self._heartbeat.last_answer_ms) / 1000
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            why = (
+                f"the coordinator no longer knows member {self.member_id}: no heartbeat reached it for "
+                f"session.timeout.ms={self.config.session_timeout_ms} (the last answer came {silence:.0f} s ago), it "
+                f"did not rejoin within max.poll.interval.ms={self.config.max_poll_interval_ms}, or was removed"
+            )
+        else:
+            why = f"group {self.config.group_id} has gone on from generation {self._number} without this member"
+        reason = f"encountered {code.name} from {api} response"
+        self._reset(reason, now_ms, code is ErrorCode.UNKNOWN_MEMBER_ID, why)
+
+    def _polled_too_late(self, now_ms: int) -> None:
+        seconds = (now_ms - self._heartbeat.last_poll_ms) / 1000
+        limit = self.config.max_poll_interval_ms
+        why = (
+            f"poll() was last called {seconds:.0f} s ago, over max.poll.interval.ms={limit}: handle fewer records "
+            "between polls (max.poll.records) or raise max.poll.interval.ms"
+        )
+        self._leave_request("consumer poll timeout has expired.", None)
+        self._active = False
+        self._reset("consumer poll timeout has expired", now_ms, forget_member=True, why=why)
+
+    # -- the coordinator ----------------------------------------------------------------------------------------------
+
+    def _coordinator_answer(self, response: Any, now_ms: int) -> None:
+        error = self._finder.received(response, now_ms)
+        if self._finder.known:
+            self._heartbeat.session_renewed(now_ms)
+            self._heartbeat.next_ms = min(self._heartbeat.next_ms, now_ms)
+        if error is not None:
+            self._finder.retry_at_ms = now_ms + self.config.retry_backoff_ms
+            self._fail(error, now_ms)
+
+    def _fail(self, error: KafkaError, now_ms: int) -> None:
+        for ask in self._commits.take_waiting():
+            self._commits.finish(ask, error)
+        if self.subscribed:
+            self._active = False
+            self._out.add(Fail(error))
+
+    def _coordinator_lost(self, reason: str, now_ms: int) -> None:
+        self._finder.lost(reason, now_ms)
+        self._heartbeat.in_flight = None
+        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator was lost: {reason}")
+        asks, self._commits.in_flight = self._commits.in_flight, {}
+        for ask in asks.values():
+            if ask.kind is Kind.PREPARE:
+                self._commits.submit(ask)
+            else:
+                self._commits.finish(ask, error)
+        if self._token is None:
+            return
+        self._token = None
+        if self.step is Step.LEAVING:
+            self._left(now_ms)
+        else:
+            self._join_again("rebalance failed: the coordinator was lost", now_ms, self.config.retry_backoff_ms)
+
+    def _request_refused(self, token: int, error: KafkaError, now_ms: int) -> None:
+        """The broker does not speak what is needed, or refuses this client: no retry helps."""
+        if token == self._token:
+            self._token = None
+            if self.step is Step.LEAVING:
+                self._left(now_ms)
+            else:
+                self._fail_join(error, now_ms)
+        elif token == self._heartbeat.in_flight:
+            self._heartbeat.failed(now_ms)
+            self._out.add(Fail(error))
+        elif (ask := self._commits.in_flight.pop(token, None)) is not None:
+            self._ask_failed(ask, error, now_ms)
+
+    # -- commits ------------------------------------------------------------------------------------------------------
+
+    def _send_ask(self, ask: Ask, now_ms: int) -> None:
+        if ask.kind is Kind.FETCH:
+            self._commits.send_fetch(ask)
+            return
+        if self._manual or not (self.subscribed or self.owned):
+            generation, static = NO_GENERATION, False
+        elif self.state is MemberState.STABLE:
+            generation, static = self.generation, True
+        else:
+            self._ask_failed(ask, self._refuse_commit(ask), now_ms)
+            return
+        try:
+            self._commits.send_commit(ask, generation, static)
+        except ValueError as error:
+            self._ask_failed(ask, error, now_ms)
+
+    def _refuse_commit(self, ask: Ask) -> KafkaError:
+        if self.rebalancing:
+            return RebalanceInProgressError(
+                f"group {self.config.group_id} is rebalancing ({self._rejoin_reason or 'others changed the group'}); "
+                "poll() completes it, then commit again what is still assigned"
+            )
+        return self._commit_failed(ask, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _commit_failed(self, ask: Ask, code: ErrorCode) -> CommitFailedError:
+        generation = ask.generation.generation_id
+        where = f"generation {generation} of group" if ask.generation.valid else "group"
+        return CommitFailedError(
+            code,
+            f"offsets of {partition_list(ask.offsets)} were not committed: this consumer is not in {where} "
+            f"{self.config.group_id}. {self._why_out or 'It has not joined yet: poll() joins'}. Partitions it had "
+            "belong to other members now, which read again from the last commit; poll() joins the group again",
+        )
+
+    def _ask_answered(self, ask: Ask, response: Any, now_ms: int) -> None:
+        if ask.kind is Kind.FETCH:
+            if self._commits.fetch_answered(ask, response) is Verdict.COORDINATOR_LOST:
+                self._coordinator_lost("OffsetFetch: not the coordinator (any more)", now_ms)
+            return
+        error, verdict = commit_outcome(response)
+        if error is None:
+            self._ask_succeeded(ask, now_ms)
+            return
+        current = ask.generation == self.generation
+        if verdict is Verdict.COORDINATOR_LOST:
+            self._coordinator_lost(f"OffsetCommit answered {error.code.name}", now_ms)
+        elif verdict is Verdict.REJOIN and current and not self._rejoin_needed:
+            self._request_rejoin("offset commit failed since group is already rebalancing", now_ms)
+        elif verdict in (Verdict.EVICTED, Verdict.OUTDATED, Verdict.FENCED) and ask.generation.valid:
+            error = self._judge(ask, error, verdict, current, now_ms)
+        self._ask_failed(ask, error, now_ms)
+
+    def _judge(self, ask: Ask, error: KafkaError, verdict: Verdict, current: bool, now_ms: int) -> KafkaError:
+        """The generation of the commit is gone: because we moved on (commit again), or because the group did."""
+        if not current and self.generation.valid:
+            return RebalanceInProgressError(
+                f"the commit was sent in generation {ask.generation.generation_id}, the group is in {self._number} "
+                "by now; commit again what is still assigned"
+            )
+        if current and verdict is Verdict.FENCED:
+            self._fenced(now_ms)
+            return self.fatal if isinstance(self.fatal, KafkaError) else error
+        if current:
+            self._evicted("OffsetCommit", error.code, now_ms)
+        return self._commit_failed(ask, error.code)
+
+    def _ask_succeeded(self, ask: Ask, now_ms: int) -> None:
+        self._commits.finish(ask, None)
+        if ask.kind is Kind.PREPARE and self._commit_awaited():
+            self._give_up(now_ms)
+
+    def _ask_failed(self, ask: Ask, error: Exception, now_ms: int) -> None:
+        self._commits.finish(ask, error)
+        retriable = isinstance(error, KafkaError) and error.code.retriable
+        if ask.kind is Kind.AUTO:
+            self._out.report(f"group {self.config.group_id}: automatic commit failed: {error}", "WARNING")
+            if retriable:
+                self._next_auto_commit_ms = now_ms + self.config.retry_backoff_ms
+        elif ask.kind is Kind.PREPARE and self._commit_awaited():
+            if retriable and now_ms < self._give_up_by_ms:
+                self._prepare_ask, self._retry_at_ms = ask, now_ms + self.config.retry_backoff_ms
+                return
+            text = f"commit before giving partitions up failed, going on: {error}"
+            self._out.report(f"group {self.config.group_id}: {text}", "WARNING")
+            self._give_up(now_ms)
+
+    def _commit_awaited(self) -> bool:
+        return self.step is Step.COMMITTING and self._no_action()

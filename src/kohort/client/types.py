@@ -1,0 +1,61 @@
+"""Plain values that users of the client see: partitions, offsets, records. No behaviour beyond reading them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NO_LEADER_EPOCH = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the offset of the next record to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+class OffsetAndTimestamp(NamedTuple):
+    offset: int
+    timestamp: int
+    leader_epoch: int = NO_LEADER_EPOCH
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who this consumer is in its group right now; fences transactional commits."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class ConsumerRecord(NamedTuple):
+    """One record. `timestamp` is in milliseconds, `timestamp_type` 0 (create time) or 1 (log append time)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: object
+    value: object
+    headers: tuple[tuple[str, bytes | None], ...]
+    leader_epoch: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+def partition_list(partitions: object) -> str:
+    """`orders-0, orders-1`: for messages."""
+    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) or "none"  # type: ignore[call-overload]
