@@ -1,12 +1,9 @@
-"""Every broker and topic configuration that has an effect here, as data: name, type, default, limits, one line of help.
+"""Every broker configuration that has an effect here, as data: name, type, default, limits, one line of help.
 
 Names and defaults are Kafka's; where a default differs, its line says so. `kohort.` marks what Kafka does not have.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from kohort.broker.config import INT_MAX, LONG_MAX, ConfigKey, ConfigType
 
@@ -21,7 +18,6 @@ _B, _S, _I, _L, _D, _LIST = (
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _CLEANUP = ("compact", "delete")
 _TIMESTAMP = ("CreateTime", "LogAppendTime")
-_WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
 
@@ -91,7 +87,9 @@ _BROKER = [
     _key("compression.zstd.level", _I, 3, "Level where the broker compresses with zstd.", -131072, 22, dynamic=True),
     _key("min.insync.replicas", _I, 1, "Replicas that must have a record for acks=all.", 1, dynamic=True),
     _key("unclean.leader.election.enable", _B, False, "No effect on a single broker.", dynamic=True),
-    _key("kohort.fsync", _S, "never", "never (as Kafka), interval, or always.", choices=("never", "interval", "always")),
+    _key(
+        "kohort.fsync", _S, "never", "never (as Kafka), interval, or always.", choices=("never", "interval", "always")
+    ),
     # Producers.
     _key("producer.id.expiration.ms", _I, 86400000, "How long an idle producer's sequence is kept.", 1, dynamic=True),
     # Groups.
@@ -111,86 +109,49 @@ _BROKER = [
     _key("kohort.group.events.topic.enable", _B, False, "Whether group events go to __kohort_group_events."),
 ]
 
-_TOPIC = [
-    _key("cleanup.policy", _LIST, ["delete"], "delete, compact or both.", choices=_CLEANUP),
-    _key("compression.gzip.level", _I, -1, "Level where the broker compresses with gzip.", -1, 9),
-    _key("compression.lz4.level", _I, 9, "Level where the broker compresses with lz4.", 1, 17),
-    _key("compression.type", _S, "producer", "The codec records are stored in.", choices=_COMPRESSION),
-    _key("compression.zstd.level", _I, 3, "Level where the broker compresses with zstd.", -131072, 22),
-    _key("delete.retention.ms", _L, _DAY_MS, "How long tombstones of a compacted topic are kept.", 0),
-    _key("file.delete.delay.ms", _L, 60000, "The delay before a removed file is deleted.", 0),
-    _key("flush.messages", _L, LONG_MAX, "Records between two fsyncs; 1 means always.", 1),
-    _key("flush.ms", _L, LONG_MAX, "Time between two fsyncs.", 0),
-    _key("follower.replication.throttled.replicas", _LIST, [], "No effect on a single broker."),
-    _key("index.interval.bytes", _I, 4096, "Bytes of log between two index entries.", 0),
-    _key("leader.replication.throttled.replicas", _LIST, [], "No effect on a single broker."),
-    _key("local.retention.bytes", _L, -2, "Local part of a tiered log; -2 follows retention.", -2),
-    _key("local.retention.ms", _L, -2, "Local part of a tiered log; -2 follows retention.", -2),
-    _key("max.compaction.lag.ms", _L, LONG_MAX, "The age that is compacted always.", 1),
-    _key("max.message.bytes", _I, 1048588, "The largest record batch accepted.", 0),
-    _key("message.timestamp.after.max.ms", _L, _HOUR_MS, "How far in the future a record may be.", 0),
-    _key("message.timestamp.before.max.ms", _L, LONG_MAX, "How old a record may be.", 0),
-    _key("message.timestamp.type", _S, "CreateTime", "Whose time counts.", choices=_TIMESTAMP),
-    _key("min.cleanable.dirty.ratio", _D, 0.5, "The dirty share that starts a compaction.", 0, 1),
-    _key("min.compaction.lag.ms", _L, 0, "The youngest age that is compacted.", 0),
-    _key("min.insync.replicas", _I, 1, "Replicas that must have a record for acks=all.", 1),
-    _key("preallocate", _B, False, "Whether segment files are allocated ahead."),
-    _key("remote.log.copy.disable", _B, False, "No effect: there is no tiered storage."),
-    _key("remote.log.delete.on.disable", _B, False, "No effect: there is no tiered storage."),
-    _key("remote.storage.enable", _B, False, "Tiered storage; must stay false."),
-    _key("retention.bytes", _L, -1, "How many bytes of a partition are kept; -1 all."),
-    _key("retention.ms", _L, _WEEK_MS, "How long records are kept; -1 forever.", -1),
-    _key("segment.bytes", _I, 1073741824, "The size at which a segment file is full.", 1048576),
-    _key("segment.index.bytes", _I, 10485760, "The largest index file.", 4),
-    _key("segment.jitter.ms", _L, 0, "Random time taken off the age of a segment.", 0),
-    _key("segment.ms", _L, _WEEK_MS, "The age at which a segment is closed.", 1),
-    _key("unclean.leader.election.enable", _B, False, "No effect on a single broker."),
-    # Kafka's own internal override, which tests need to see small segments.
-    _key("internal.segment.bytes", _I, None, "A segment size below Kafka's minimum, for tests.", 1),
-]
+# One line each for the topic configurations, which are described in kohort.storage.config.
+TOPIC_DOCS: dict[str, str] = {
+    "cleanup.policy": "delete, compact or both.",
+    "compression.gzip.level": "Level where the broker compresses with gzip.",
+    "compression.lz4.level": "Level where the broker compresses with lz4.",
+    "compression.type": "The codec records are stored in; producer keeps what was sent.",
+    "compression.zstd.level": "Level where the broker compresses with zstd.",
+    "delete.retention.ms": "How long tombstones of a compacted topic are kept.",
+    "file.delete.delay.ms": "The delay before a removed file is deleted.",
+    "flush.messages": "Records between two fsyncs; 1 answers producers only once their records are on disk.",
+    "flush.ms": "Time between two fsyncs.",
+    "follower.replication.throttled.replicas": "No effect on a single broker.",
+    "index.interval.bytes": "Bytes of log between two index entries.",
+    "leader.replication.throttled.replicas": "No effect on a single broker.",
+    "local.retention.bytes": "No effect: there is no tiered storage.",
+    "local.retention.ms": "No effect: there is no tiered storage.",
+    "max.compaction.lag.ms": "The age at which a record is compacted whatever the dirty ratio.",
+    "max.message.bytes": "The largest record batch accepted.",
+    "message.timestamp.after.max.ms": "How far in the future a record may be.",
+    "message.timestamp.before.max.ms": "How old a record may be.",
+    "message.timestamp.type": "Whose time counts: the producer's (CreateTime) or the broker's (LogAppendTime).",
+    "min.cleanable.dirty.ratio": "The dirty share of a log that starts a compaction.",
+    "min.compaction.lag.ms": "The youngest age that is compacted.",
+    "min.insync.replicas": "Replicas that must have a record for acks=all; a single broker has one.",
+    "preallocate": "Whether segment files are allocated ahead.",
+    "remote.log.copy.disable": "No effect: there is no tiered storage.",
+    "remote.log.delete.on.disable": "No effect: there is no tiered storage.",
+    "remote.storage.enable": "No effect: there is no tiered storage.",
+    "retention.bytes": "How many bytes of a partition are kept; -1 all.",
+    "retention.ms": "How long records are kept; -1 forever.",
+    "segment.bytes": "The size at which a segment file is full.",
+    "segment.index.bytes": "The largest index file.",
+    "segment.jitter.ms": "Random time taken off the age of a segment.",
+    "segment.ms": "The age at which a segment is closed.",
+    "unclean.leader.election.enable": "No effect on a single broker.",
+}
 
 BROKER_KEYS: dict[str, ConfigKey] = {key.name: key for key in _BROKER}
-TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TOPIC}
 
-
-@dataclass(frozen=True, slots=True)
-class Synonym:
-    """The broker configuration that a topic configuration falls back on."""
-
-    name: str
-    to_topic: Callable[[int], int] | None = None
-
-
-def _hours(value: int) -> int:
-    return value * _HOUR_MS if value >= 0 else -1
-
-
-def _minutes(value: int) -> int:
-    return value * 60_000 if value >= 0 else -1
-
-
-_SAME = ("unclean.leader.election.enable", "min.insync.replicas", "compression.type", "compression.gzip.level")
-_SAME += ("compression.lz4.level", "compression.zstd.level")
-_WITH_LOG = ("segment.bytes", "retention.bytes", "index.interval.bytes", "cleanup.policy", "preallocate")
-_WITH_LOG += ("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-_WITH_LOG += ("local.retention.ms", "local.retention.bytes")
-_WITH_CLEANER = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms")
-
-TOPIC_SYNONYMS: dict[str, tuple[Synonym, ...]] = {
-    **{name: (Synonym(name),) for name in _SAME},
-    **{name: (Synonym(f"log.{name}"),) for name in _WITH_LOG},
-    **{name: (Synonym(f"log.cleaner.{name}"),) for name in _WITH_CLEANER},
-    "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", _hours)),
-    "segment.jitter.ms": (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _hours)),
-    "segment.index.bytes": (Synonym("log.index.size.max.bytes"),),
-    "flush.messages": (Synonym("log.flush.interval.messages"),),
-    "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
-    "retention.ms": (
-        Synonym("log.retention.ms"),
-        Synonym("log.retention.minutes", _minutes),
-        Synonym("log.retention.hours", _hours),
-    ),
-    "max.message.bytes": (Synonym("message.max.bytes"),),
-    "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
-    "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
+# Broker configurations in other units than the topic configuration they stand in for.
+TO_MILLISECONDS: dict[str, int] = {
+    "log.roll.hours": _HOUR_MS,
+    "log.roll.jitter.hours": _HOUR_MS,
+    "log.retention.minutes": 60_000,
+    "log.retention.hours": _HOUR_MS,
 }

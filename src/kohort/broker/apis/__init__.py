@@ -1,0 +1,30 @@
+"""The apis of the broker, in one table: key, name, versions, handler. Groups add their own rows (`broker/groups.py`).
+
+Versions are those Apache Kafka 4.3 serves by default.
+"""
+
+from kohort.broker.apis import api_versions, configs, fetch, log_dirs, metadata, offsets, produce, producers, topics
+from kohort.broker.table import Api
+
+TABLE: list[Api] = [
+    Api(0, "Produce", 3, 13, produce.handle),
+    Api(1, "Fetch", 4, 18, fetch.handle),
+    Api(2, "ListOffsets", 1, 11, offsets.list_offsets),
+    Api(3, "Metadata", 0, 13, metadata.handle),
+    Api(18, "ApiVersions", 0, 4, api_versions.handle),
+    Api(19, "CreateTopics", 2, 7, topics.create_topics),
+    Api(20, "DeleteTopics", 1, 6, topics.delete_topics),
+    Api(21, "DeleteRecords", 0, 2, topics.delete_records),
+    Api(22, "InitProducerId", 0, 5, producers.init_producer_id),
+    Api(23, "OffsetForLeaderEpoch", 2, 4, offsets.offset_for_leader_epoch),
+    Api(32, "DescribeConfigs", 1, 4, configs.describe_configs),
+    Api(33, "AlterConfigs", 0, 2, configs.alter_configs),
+    Api(35, "DescribeLogDirs", 1, 5, log_dirs.handle),
+    Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
+    Api(44, "IncrementalAlterConfigs", 0, 1, configs.incremental_alter_configs),
+    Api(60, "DescribeCluster", 0, 2, metadata.describe_cluster),
+    Api(61, "DescribeProducers", 0, 0, producers.describe_producers),
+    Api(65, "DescribeTransactions", 0, 0, producers.describe_transactions),
+    Api(66, "ListTransactions", 0, 2, producers.list_transactions),
+    Api(75, "DescribeTopicPartitions", 0, 0, metadata.describe_topic_partitions),
+]

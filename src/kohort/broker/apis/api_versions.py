@@ -1,0 +1,39 @@
+"""ApiVersions: what this broker serves, read off the table of apis."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from kohort.protocol import messages
+from kohort.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kohort.broker.connection import Call
+    from kohort.broker.core import Core
+
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+API_VERSIONS = 18
+
+
+def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    if call.version >= 3:
+        software = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE_NAME.fullmatch(text) for text in software):
+            return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        call.connection.software = " ".join(software)
+    # No features are finalized: clients then keep to the classic group protocol and to no transactions.
+    return messages.ApiVersionsResponse(api_keys=_ranges(core, sorted(core.table.apis)))
+
+
+def unsupported(core: Core) -> Any:
+    """The answer to a version from the future: which versions of ApiVersions there are (KIP-511)."""
+    return messages.ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges(core, [API_VERSIONS])
+    )
+
+
+def _ranges(core: Core, keys: list[int]) -> list[Any]:
+    version = messages.ApiVersionsResponse.ApiVersion
+    rows = (core.table.apis[key] for key in keys)
+    return [version(api_key=row.key, min_version=row.min_version, max_version=row.max_version) for row in rows]

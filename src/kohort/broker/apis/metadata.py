@@ -1,0 +1,191 @@
+"""Metadata, DescribeTopicPartitions, DescribeCluster: who leads what. One broker leads everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kohort.broker.internal_topics import OFFSETS_TOPIC, ensure_offsets_topic
+from kohort.broker.topics import INTERNAL_TOPICS, Topic, check_name
+from kohort.protocol import messages
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kohort.broker.connection import Call
+    from kohort.broker.core import Core
+
+# Bit sets of AclOperation: without an authorizer everybody may do everything that a resource has.
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+NO_OPERATIONS = -(2**31)
+_BROKER_ENDPOINT = 1
+
+
+def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    topics = _topics(core, call, request)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    include_cluster = request.include_cluster_authorized_operations and 8 <= call.version <= 10
+    broker = messages.MetadataResponse.MetadataResponseBroker(
+        node_id=core.node_id, host=core.host, port=core.port, rack=core.config["broker.rack"]
+    )
+    return messages.MetadataResponse(
+        brokers=[broker],
+        cluster_id=core.topics.cluster_id,
+        controller_id=core.node_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if include_cluster else NO_OPERATIONS,
+    )
+
+
+def _topics(core: Core, call: Call, request: Any) -> list[Any]:
+    """No list asks for all topics, and so does an empty one in version 0."""
+    if request.topics is None or (call.version == 0 and not request.topics):
+        return [_topic(core, topic) for topic in core.topics.by_name.values()]
+    ids = {asked.topic_id: None for asked in request.topics if asked.topic_id != ZERO_UUID}
+    if call.version < 12 and (ids or any(asked.name is None for asked in request.topics)):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Metadata v{call.version} knows topics by name only")
+    if ids:
+        return [_by_id(core, topic_id) for topic_id in ids]
+    create = request.allow_auto_topic_creation and core.config["auto.create.topics.enable"]
+    names = {asked.name: None for asked in request.topics}
+    return [_by_name(core, name, create) for name in names]
+
+
+def _by_id(core: Core, topic_id: bytes) -> Any:
+    topic = core.topics.by_id.get(topic_id)
+    if topic is not None:
+        return _topic(core, topic)
+    return messages.MetadataResponse.MetadataResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+    )
+
+
+def _by_name(core: Core, name: str, create: bool) -> Any:
+    topic = core.topics.by_name.get(name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic is None:
+        try:
+            check_name(name)
+            if create:
+                topic = auto_create(core, name)
+        except KafkaError as refused:
+            error = refused.code
+    if topic is not None:
+        return _topic(core, topic)
+    return messages.MetadataResponse.MetadataResponseTopic(
+        error_code=error, name=name, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def auto_create(core: Core, name: str) -> Topic:
+    """A topic that somebody asked for, with the broker's defaults. It is ready at once, so the asker need not retry."""
+    if name == OFFSETS_TOPIC:
+        return ensure_offsets_topic(core)
+    return core.topics.create(name, core.config["num.partitions"])
+
+
+def _topic(core: Core, topic: Topic) -> Any:
+    row = messages.MetadataResponse.MetadataResponsePartition
+    nodes = [core.node_id]
+    return messages.MetadataResponse.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[
+            row(
+                partition_index=p.index,
+                leader_id=core.node_id,
+                leader_epoch=p.leader_epoch,
+                replica_nodes=nodes,
+                isr_nodes=nodes,
+            )
+            for p in topic.partitions
+        ],
+    )
+
+
+def describe_topic_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    """Pages through partitions in the order of topic names (KIP-966)."""
+    response = messages.DescribeTopicPartitionsResponse()
+    left = min(request.response_partition_limit, core.config["max.request.partition.size.limit"])
+    if left <= 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the response partition limit must be positive")
+    first, start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
+    for name in _names_from(core, request, first):
+        topic = core.topics.by_name.get(name)
+        if topic is None:
+            response.topics.append(_missing(response, name))
+            continue
+        begin = start if name == first else 0
+        if left <= 0:
+            response.next_cursor = response.Cursor(topic_name=name, partition_index=begin)
+            break
+        shown = topic.partitions[begin : begin + left]
+        left -= len(shown)
+        response.topics.append(_described(core, response, topic, shown))
+        if begin + len(shown) < len(topic.partitions):
+            response.next_cursor = response.Cursor(topic_name=name, partition_index=begin + len(shown))
+            break
+    return response
+
+
+def _names_from(core: Core, request: Any, first: str) -> Iterator[str]:
+    names = {asked.name for asked in request.topics} if request.topics else set(core.topics.by_name)
+    return iter(sorted(name for name in names if name >= first))
+
+
+def _missing(response: Any, name: str) -> Any:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except KafkaError as refused:
+        error = refused.code
+    return response.DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
+
+
+def _described(core: Core, response: Any, topic: Topic, partitions: list[Any]) -> Any:
+    nodes = [core.node_id]
+    return response.DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            response.DescribeTopicPartitionsResponsePartition(
+                partition_index=p.index,
+                leader_id=core.node_id,
+                leader_epoch=p.leader_epoch,
+                replica_nodes=nodes,
+                isr_nodes=nodes,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for p in partitions
+        ],
+    )
+
+
+def describe_cluster(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    if request.endpoint_type != _BROKER_ENDPOINT:
+        return messages.DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+            "CONTROLLER",
+            endpoint_type=_BROKER_ENDPOINT,
+        )
+    include = request.include_cluster_authorized_operations
+    response = messages.DescribeClusterResponse(
+        endpoint_type=_BROKER_ENDPOINT,
+        cluster_id=core.topics.cluster_id,
+        controller_id=core.node_id,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if include else NO_OPERATIONS,
+    )
+    response.brokers = [
+        response.DescribeClusterBroker(
+            broker_id=core.node_id, host=core.host, port=core.port, rack=core.config["broker.rack"]
+        )
+    ]
+    return response

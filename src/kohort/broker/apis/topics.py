@@ -1,0 +1,257 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords: topic administration, one topic's error never another's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kohort.broker.apis.configs import topic_rows
+from kohort.broker.topics import MAX_PARTITIONS, Topic
+from kohort.protocol import messages
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.uuids import ZERO_UUID
+from kohort.storage.config import LogConfig
+
+if TYPE_CHECKING:
+    from kohort.broker.connection import Call
+    from kohort.broker.core import Core
+
+_HIGH_WATERMARK = -1
+
+
+def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    response = messages.CreateTopicsResponse()
+    names = Counter(asked.name for asked in request.topics)
+    for name, count in names.items():
+        if count > 1:
+            row = response.CreatableTopicResult(name=name)
+            _refuse(row, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            response.topics.append(row)
+    for asked in request.topics:
+        if names[asked.name] > 1:
+            continue
+        row = response.CreatableTopicResult(name=asked.name)
+        response.topics.append(row)
+        try:
+            _create(core, asked, row, request.validate_only, call.version)
+        except KafkaError as error:
+            _refuse(row, error)
+    return response
+
+
+def _refuse(row: Any, error: KafkaError) -> None:
+    row.error_code = error.code
+    row.error_message = str(error)
+    row.num_partitions = row.replication_factor = -1
+    row.configs = None
+
+
+def _create(core: Core, asked: Any, row: Any, validate_only: bool, version: int) -> None:
+    core.topics.check_new(asked.name)
+    partitions = _partition_count(core, asked)
+    overrides = _overrides(asked)
+    if validate_only:
+        config = LogConfig.parse(overrides, core.topics.base_config)
+    else:
+        topic = core.topics.create(asked.name, partitions, overrides)
+        row.topic_id = topic.topic_id
+        config = topic.config
+    if version >= 5:
+        row.num_partitions, row.replication_factor = partitions, 1
+        row.configs = [
+            messages.CreateTopicsResponse.CreatableTopicConfigs(name=name, value=value, config_source=source)
+            for name, value, source, _ in topic_rows(core, config, overrides)
+        ]
+
+
+def _overrides(asked: Any) -> dict[str, str]:
+    overrides = {}
+    for config in asked.configs:
+        if config.value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
+        overrides[config.name] = config.value
+    return overrides
+
+
+def _partition_count(core: Core, asked: Any) -> int:
+    """How many partitions to make, from a number or a manual assignment."""
+    if asked.assignments:
+        return _assigned_count(core, asked)
+    replicas, partitions = asked.replication_factor, asked.num_partitions
+    if replicas < -1 or replicas == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if partitions < -1 or partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    if replicas == -1:
+        replicas = core.config["default.replication.factor"]
+    if replicas > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
+            "cannot be reached because only 1 broker(s) are registered.",
+        )
+    partitions = core.config["num.partitions"] if partitions == -1 else partitions
+    _check_limit(partitions)
+    return partitions
+
+
+def _check_limit(partitions: int) -> None:
+    if partitions > MAX_PARTITIONS:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def _assigned_count(core: Core, asked: Any) -> int:
+    for field, value in (("numPartitions", asked.num_partitions), ("replicationFactor", asked.replication_factor)):
+        if value != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {field} was not set to -1.",
+            )
+    _check_limit(len(asked.assignments))
+    indexes = {assignment.partition_index for assignment in asked.assignments}
+    if indexes != set(range(len(asked.assignments))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    for assignment in asked.assignments:
+        _check_brokers(core, assignment.broker_ids)
+    return len(asked.assignments)
+
+
+def _check_brokers(core: Core, broker_ids: list[int]) -> None:
+    reason = None
+    if not broker_ids:
+        reason = "The manual partition assignment includes an empty replica list."
+    elif len(set(broker_ids)) != len(broker_ids):
+        reason = "The manual partition assignment includes the same broker more than once."
+    elif unknown := [broker for broker in broker_ids if broker != core.node_id]:
+        reason = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+    if reason:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    response = messages.DeleteTopicsResponse()
+    if call.version >= 6:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, ZERO_UUID) for name in request.topic_names]
+    deleted: list[Topic] = []
+    counts = Counter(asked)
+    for name, topic_id in counts:
+        row = response.DeletableTopicResult(name=name, topic_id=topic_id)
+        response.responses.append(row)
+        try:
+            if counts[name, topic_id] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
+            topic = _to_delete(core, name, topic_id, call.version)
+            core.topics.delete(topic)
+        except KafkaError as error:
+            row.error_code, row.error_message = error.code, str(error)
+            continue
+        row.name, row.topic_id = topic.name, topic.topic_id
+        deleted.append(topic)
+    for topic in deleted:
+        core.changed(topic.partitions, now_ms)
+    if deleted and core.groups is not None:
+        core.groups.topics_deleted([topic.name for topic in deleted], now_ms)
+    return response
+
+
+def _to_delete(core: Core, name: str | None, topic_id: bytes, version: int) -> Topic:
+    if not core.config["delete.topic.enable"]:
+        code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
+        raise KafkaError(code, "Topic deletion is disabled.")
+    if name is not None and topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if name is None and topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    topic = core.topics.by_id.get(topic_id) if name is None else core.topics.by_name.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic
+
+
+def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    response = messages.CreatePartitionsResponse()
+    names = Counter(asked.name for asked in request.topics)
+    for asked in {asked.name: asked for asked in request.topics}.values():
+        row = response.CreatePartitionsTopicResult(name=asked.name)
+        response.results.append(row)
+        try:
+            if names[asked.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            topic = _to_grow(core, asked)
+            if request.validate_only:
+                continue
+            core.topics.grow(topic, asked.count)
+        except KafkaError as error:
+            row.error_code, row.error_message = error.code, str(error)
+            continue
+        if core.groups is not None:
+            core.groups.topic_grew(topic.name, now_ms)
+    return response
+
+
+def _to_grow(core: Core, asked: Any) -> Topic:
+    topic = core.topics.by_name.get(asked.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    now = len(topic.partitions)
+    if asked.count == now:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
+    if asked.count < now:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {asked.name} currently has {now} partition(s); {asked.count} would not be an increase.",
+        )
+    _check_limit(asked.count - now)
+    if asked.assignments is not None:
+        if len(asked.assignments) != asked.count - now:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {asked.count - now} additional partition(s), "
+                f"but only {len(asked.assignments)} assignment(s) were specified.",
+            )
+        for assignment in asked.assignments:
+            _check_brokers(core, assignment.broker_ids)
+    return topic
+
+
+def delete_records(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    response = messages.DeleteRecordsResponse()
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            row = response.DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+            rows.append(row)
+            try:
+                row.low_watermark = _delete_before(core, topic.name, asked, now_ms)
+            except KafkaError as error:
+                row.error_code = error.code
+        response.topics.append(response.DeleteRecordsTopicResult(name=topic.name, partitions=rows))
+    return response
+
+
+def _delete_before(core: Core, name: str, asked: Any, now_ms: int) -> int:
+    partition = core.topics.partition(name, asked.partition_index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.topic.internal:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    log = partition.log
+    if log.config.compact and not log.config.delete:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    offset = log.end_offset if asked.offset == _HIGH_WATERMARK else asked.offset
+    if not 0 <= offset <= log.end_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    start = log.delete_records_before(offset)
+    core.changed([partition], now_ms)
+    return start

@@ -1,0 +1,172 @@
+"""What is to be appended in this turn: once per log, in the order it came, then whoever asked is told.
+
+Under `flush.messages=1` (or `kohort.fsync=always`) they are told only when the data is on disk; the log shares one sync
+among all who wait (group commit).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.records.batch import BatchHeader
+
+if TYPE_CHECKING:
+    from kohort.broker.topics import Partition
+    from kohort.storage.errors import StorageError
+
+logger = logging.getLogger("kohort.broker")
+
+
+class Owner(Protocol):
+    """Who wants to know how an append went."""
+
+    def appended(self, append: Append, now_ms: int) -> None: ...
+
+
+class Append:
+    """One batch for one partition; the lower half is filled in when it is done."""
+
+    __slots__ = (
+        "append_time_ms",
+        "base_offset",
+        "data",
+        "error",
+        "header",
+        "log_start_offset",
+        "message",
+        "owner",
+        "partition",
+        "token",
+    )
+
+    def __init__(self, partition: Partition, data: Any, header: BatchHeader, owner: Owner, token: Any = None) -> None:
+        self.partition = partition
+        self.data = data
+        self.header = header
+        self.owner = owner
+        self.token = token
+        self.error: ErrorCode = ErrorCode.NONE
+        self.message: str | None = None
+        self.base_offset = -1
+        self.append_time_ms = -1
+        self.log_start_offset = -1
+
+    def fail(self, error: ErrorCode, message: str | None = None) -> None:
+        self.error = error
+        self.message = message
+
+
+class Appends:
+    """The queue of a turn. `grown` collects the partitions that have new records, for parked fetches."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._queued: dict[Partition, list[Append]] = {}
+        self._durable: deque[tuple[list[Append], StorageError | None]] = deque()
+        self.grown: set[Partition] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._queued)
+
+    def add(self, append: Append) -> None:
+        queue = self._queued.get(append.partition)
+        if queue is None:
+            self._queued[append.partition] = [append]
+        else:
+            queue.append(append)
+
+    def run(self, now_ms: int) -> None:
+        """Append everything queued and tell the owners of what is thereby done."""
+        queued, self._queued = self._queued, {}
+        for partition, appends in queued.items():
+            if partition.deleted:
+                for append in appends:
+                    append.fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                self._append_all(partition, appends, now_ms)
+            if partition.log.config.flush_every_append:
+                self._await_flush(partition, appends, now_ms)
+            else:
+                for append in appends:
+                    append.owner.appended(append, now_ms)
+
+    def _append_all(self, partition: Partition, appends: list[Append], now_ms: int) -> None:
+        """Writes are joined, but a producer's next batch is judged only after its last one is in the log."""
+        if len(appends) == 1 and appends[0].header.producer_id < 0:
+            self._write(partition, appends, now_ms)
+            return
+        group: list[Append] = []
+        producer_ids: set[int] = set()
+        for append in appends:
+            producer_id = append.header.producer_id
+            if producer_id in producer_ids:
+                self._write(partition, group, now_ms)
+                group, producer_ids = [], set()
+            if producer_id >= 0:
+                if not _accepted(partition, append):
+                    continue
+                producer_ids.add(producer_id)
+            group.append(append)
+        if group:
+            self._write(partition, group, now_ms)
+
+    def _write(self, partition: Partition, appends: list[Append], now_ms: int) -> None:
+        data = appends[0].data if len(appends) == 1 else b"".join([append.data for append in appends])
+        try:
+            done = partition.log.append(data, leader_epoch=partition.leader_epoch, now_ms=now_ms)
+        except KafkaError as error:
+            logger.error("append to %s failed: %s", partition, error)
+            for append in appends:
+                append.fail(error.code, str(error))
+            return
+        self.grown.add(partition)
+        offset = done.base_offset
+        for append in appends:
+            append.base_offset = offset
+            append.append_time_ms = done.log_append_time_ms
+            append.log_start_offset = done.log_start_offset
+            offset += append.header.last_offset_delta + 1
+
+    # Durability.
+
+    def _await_flush(self, partition: Partition, appends: list[Append], now_ms: int) -> None:
+        waiting = [append for append in appends if append.error == ErrorCode.NONE]
+        for append in appends:
+            if append.error != ErrorCode.NONE:
+                append.owner.appended(append, now_ms)
+        if waiting:
+            partition.log.flush_async(partial(self._flushed, waiting))
+
+    def _flushed(self, appends: list[Append], error: StorageError | None) -> None:
+        """Called by the log, on whichever thread: only hand it over."""
+        self._durable.append((appends, error))
+        self._wake()
+
+    def settle(self, now_ms: int) -> None:
+        """Tell the owners of what has become durable since."""
+        while self._durable:
+            appends, error = self._durable.popleft()
+            for append in appends:
+                if error is not None:
+                    append.fail(error.code, str(error))
+                append.owner.appended(append, now_ms)
+
+
+def _accepted(partition: Partition, append: Append) -> bool:
+    """Judge an idempotent batch; a duplicate is acknowledged with the offset of the original."""
+    verdict = partition.log.producers.check(append.header)
+    if verdict.duplicate is not None:
+        append.base_offset = verdict.duplicate.first_offset
+        append.append_time_ms = verdict.duplicate.timestamp if partition.log.config.log_append_time else -1
+        append.log_start_offset = partition.log.start_offset
+        return False
+    if verdict.error != ErrorCode.NONE:
+        logger.info("%s: refused a batch: %s", partition, verdict.reason)
+        append.fail(verdict.error, verdict.reason)
+        return False
+    return True

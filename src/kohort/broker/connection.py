@@ -1,0 +1,84 @@
+"""One client connection as the core sees it: requests that wait for their answer, answers that wait to be sent.
+
+Answers leave in the order of their requests (Kafka's promise), however long one of them is parked. No sockets here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kohort.broker.table import Entry
+
+Part = bytes | bytearray | memoryview
+
+
+class Call:
+    """One request on its way: where it came from and, once there is one, its encoded answer."""
+
+    __slots__ = ("client_id", "connection", "correlation_id", "entry", "parts", "version")
+
+    def __init__(
+        self, connection: Connection, correlation_id: int, client_id: str | None, version: int, entry: Entry
+    ) -> None:
+        self.connection = connection
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.version = version
+        self.entry = entry
+        self.parts: list[Part] | None = None
+
+    @property
+    def client_host(self) -> str:
+        """The peer as Kafka shows it to tools, e.g. `/127.0.0.1`."""
+        return self.connection.client_host
+
+    def __repr__(self) -> str:
+        return f"{self.entry.name} v{self.version} #{self.correlation_id} of {self.connection}"
+
+
+class Connection:
+    """What the core keeps of a peer. The shell that owns the socket reads `out` after every flush."""
+
+    __slots__ = (
+        "client_host",
+        "client_id",
+        "close_reason",
+        "host",
+        "last_active_ms",
+        "out",
+        "pending",
+        "raw_client_id",
+        "shell",
+        "software",
+    )
+
+    def __init__(self, host: str, shell: Any = None) -> None:
+        self.host = host
+        self.client_host = f"/{host}"
+        self.shell = shell
+        self.pending: deque[Call] = deque()
+        self.out: list[Part] = []
+        self.close_reason: str | None = None
+        self.raw_client_id: bytes = b""
+        self.client_id: str | None = ""
+        self.software = ""
+        self.last_active_ms = 0
+
+    @property
+    def closed(self) -> bool:
+        return self.close_reason is not None
+
+    def close(self, reason: str) -> None:
+        """Drop what waits; a parked request of a closed connection is never answered."""
+        if self.close_reason is None:
+            self.close_reason = reason
+            self.pending.clear()
+
+    def take_output(self) -> list[Part]:
+        out, self.out = self.out, []
+        return out
+
+    def __repr__(self) -> str:
+        return f"{self.host} ({self.client_id or 'no client id'})"

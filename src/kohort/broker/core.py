@@ -1,0 +1,279 @@
+"""The broker without its sockets: frames in, parts out, time as an argument. No asyncio, no clock, no threads here.
+
+A shell (the asyncio server, or the simulator with virtual time) drives it in turns:
+
+    core.receive(connection, frame, now_ms)     for every complete frame that has arrived
+    for connection in core.flush(now_ms):       append once per log, replay, answer
+        send(connection.take_output())          and close it where connection.closed
+    core.on_time(now_ms)                        when core.next_deadline() has come, then flush again
+    for job in core.take_jobs():                blocking work: job.run() on another thread,
+        core.job_done(job, error, now_ms)       then back on the owner's
+
+What one turn appends is stored before its answers leave; answers leave in the order of the requests of a connection.
+
+Groups are a part of their own (`groups.py`) with the same rhythm; the core knows of it only
+
+    apis() -> list[Api]            its rows of the table
+    start(now_ms)                  begin to load; answers COORDINATOR_LOAD_IN_PROGRESS meanwhile
+    collect(now_ms)                hand what the turn's requests want stored to `core.append`; called until nothing new
+    appended(append, now_ms)       one of those is stored (or has failed): replay, then answer with `core.reply`
+    on_time(now_ms), next_deadline()
+    topics_deleted(names, now_ms), topic_grew(name, now_ms)
+    connection_lost(connection, now_ms)
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from kohort.broker.apis import TABLE, api_versions
+from kohort.broker.appends import Append, Appends
+from kohort.broker.config import BrokerConfig
+from kohort.broker.connection import Call, Connection, Part
+from kohort.broker.fetch_sessions import FetchSessions
+from kohort.broker.maintenance import Maintenance
+from kohort.broker.purgatory import Purgatory
+from kohort.broker.state import State
+from kohort.broker.table import Api, ApiTable, Entry
+from kohort.broker.topics import Catalog, Partition
+from kohort.protocol.errors import KafkaError
+from kohort.protocol.frames import skip_tags
+from kohort.protocol.wire import DecodeError
+
+logger = logging.getLogger("kohort.broker")
+
+_HEADER = struct.Struct(">iih")
+_RESPONSE = struct.Struct(">ii")
+_FLEXIBLE_RESPONSE = struct.Struct(">iib")
+_API_VERSIONS = 18
+_MALFORMED = (struct.error, IndexError, UnicodeDecodeError, DecodeError)
+
+
+class Groups(Protocol):
+    def apis(self) -> list[Api]: ...
+    def start(self, now_ms: int) -> None: ...
+    def collect(self, now_ms: int) -> None: ...
+    def appended(self, append: Append, now_ms: int) -> None: ...
+    def on_time(self, now_ms: int) -> None: ...
+    def next_deadline(self) -> int | None: ...
+    def topics_deleted(self, names: list[str], now_ms: int) -> None: ...
+    def topic_grew(self, name: str, now_ms: int) -> None: ...
+    def connection_lost(self, connection: Connection, now_ms: int) -> None: ...
+
+
+class Job(Protocol):
+    """Blocking work: `run` on any thread, then `finish` by the owner of the core."""
+
+    def run(self) -> None: ...
+    def finish(self, error: BaseException | None, now_ms: int) -> None: ...
+
+
+def _no_wake() -> None:
+    pass
+
+
+class Core:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Any,
+        state: State,
+        *,
+        random_bytes: Callable[[int], bytes],
+        groups: Callable[[Core], Groups] | None = None,
+        wake: Callable[[], None] = _no_wake,
+    ) -> None:
+        """`wake` is called, on any thread, when something finished elsewhere and a `flush` is due."""
+        self.config = config
+        self.node_id: int = config["node.id"]
+        self.host, self.port = "localhost", 0
+        self.random_bytes = random_bytes
+        self.store = store
+        self.topics = Catalog(config, store, state, random_bytes)
+        self.appends = Appends(wake)
+        self.purgatory = Purgatory()
+        self.fetch_sessions = FetchSessions(
+            config["max.incremental.fetch.session.cache.slots"], lambda: int.from_bytes(random_bytes(4), "big")
+        )
+        self.maintenance = Maintenance(self)
+        self.table = ApiTable(TABLE)
+        self._entries = self.table.entries
+        self._dirty: list[Connection] = []
+        self._jobs: list[Job] = []
+        self.groups = groups(self) if groups is not None else None
+        if self.groups is not None:
+            for api in self.groups.apis():
+                self.table.add(api)
+
+    def start(self, now_ms: int) -> None:
+        """Open what there is. Raises what makes a start impossible."""
+        self.topics.load()
+        self.maintenance.start(now_ms)
+        if self.groups is not None:
+            self.groups.start(now_ms)
+
+    def close(self) -> None:
+        self.store.close()
+
+    # Requests in.
+
+    def receive(self, connection: Connection, frame: bytes, now_ms: int) -> None:
+        """Handle one frame (without its size). A bad one closes its connection and nothing else."""
+        connection.last_active_ms = now_ms
+        try:
+            code, correlation_id, length = _HEADER.unpack_from(frame)
+            entry = self._entries.get(code)
+            if entry is None:
+                entry = self.table.resolve(code >> 16, code & 0xFFFF)
+                if entry is None:
+                    self._refuse(connection, code >> 16, code & 0xFFFF, correlation_id)
+                    return
+            pos = 10 + length if length > 0 else 10
+            raw = frame[10:pos]
+            if raw != connection.raw_client_id or length <= 0:
+                connection.client_id = str(raw, "utf-8") if length >= 0 else None
+                connection.raw_client_id = raw
+            if entry.flexible:
+                pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos)
+            request, end = entry.read(frame, pos)
+            if end > len(frame):
+                raise DecodeError(f"{end - len(frame)} bytes short")
+        except _MALFORMED as error:
+            self.disconnect(connection, f"malformed request: {error}")
+            return
+        call = Call(connection, correlation_id, connection.client_id, entry.version, entry)
+        connection.pending.append(call)
+        try:
+            response = entry.handler(self, call, request, now_ms)
+        except Exception as error:
+            if not isinstance(error, KafkaError):
+                logger.exception("%r failed", call)
+            self.disconnect(connection, f"{entry.name} v{entry.version} failed: {error}")
+            return
+        if response is not None:
+            self.reply(call, response)
+
+    def _refuse(self, connection: Connection, key: int, version: int, correlation_id: int) -> None:
+        """An api or version that is not served. Only ApiVersions has an answer that any client can read (KIP-511)."""
+        if key != _API_VERSIONS:
+            self.disconnect(connection, f"api {key} version {version} is not supported")
+            return
+        entry = self.table.resolve(key, 0)
+        assert entry is not None
+        call = Call(connection, correlation_id, connection.client_id, 0, entry)
+        connection.pending.append(call)
+        self.reply(call, api_versions.unsupported(self))
+
+    # Answers out.
+
+    def reply(self, call: Call, response: Any) -> None:
+        """Answer a request; it leaves once every earlier request of its connection has been answered."""
+        connection = call.connection
+        if connection.close_reason is not None:
+            return
+        call.parts = _encode(call.entry, call.correlation_id, response)
+        self._drain(connection)
+
+    def no_reply(self, call: Call) -> None:
+        """The request is done and its client expects no answer (acks=0)."""
+        call.parts = []
+        self._drain(call.connection)
+
+    def _drain(self, connection: Connection) -> None:
+        pending, out = connection.pending, connection.out
+        if pending[0].parts is None:
+            return
+        if not out:
+            self._dirty.append(connection)
+        while pending and (parts := pending[0].parts) is not None:
+            out += parts
+            pending.popleft()
+
+    def disconnect(self, connection: Connection, reason: str) -> None:
+        """Close a connection for a reason that is logged; what it was already answered still leaves."""
+        if connection.close_reason is None:
+            logger.warning("closing the connection of %s: %s", connection, reason)
+            connection.close(reason)
+            self._dirty.append(connection)
+
+    def connection_lost(self, connection: Connection, now_ms: int) -> None:
+        """The peer is gone; its parked requests are forgotten as they come up."""
+        connection.close("the peer closed it")
+        connection.out.clear()
+        if self.groups is not None:
+            self.groups.connection_lost(connection, now_ms)
+
+    # The end of a turn.
+
+    def append(self, append: Append) -> None:
+        """Have a batch appended at the end of this turn; its owner is told."""
+        self.appends.add(append)
+
+    def flush(self, now_ms: int) -> list[Connection]:
+        """Append what the turn has gathered, answer; returns the connections that have output or are to be closed."""
+        appends = self.appends
+        appends.settle(now_ms)
+        groups = self.groups
+        if groups is not None:
+            groups.collect(now_ms)
+        while appends:
+            appends.run(now_ms)
+            if groups is not None:
+                groups.collect(now_ms)
+        if appends.grown:
+            grown, appends.grown = appends.grown, set()
+            self.purgatory.check(grown, now_ms)
+        dirty, self._dirty = self._dirty, []
+        return dirty
+
+    def changed(self, partitions: Iterable[Partition], now_ms: int) -> None:
+        """Something other than an append happened to these: fetches that wait on them look again."""
+        self.purgatory.check(partitions, now_ms)
+
+    # Time and work elsewhere.
+
+    def on_time(self, now_ms: int) -> None:
+        self.purgatory.expire(now_ms)
+        self.maintenance.on_time(now_ms)
+        if self.groups is not None:
+            self.groups.on_time(now_ms)
+
+    def next_deadline(self) -> int | None:
+        deadlines = (
+            self.purgatory.next_deadline(),
+            self.maintenance.next_deadline(),
+            self.groups.next_deadline() if self.groups is not None else None,
+        )
+        return min((d for d in deadlines if d is not None), default=None)
+
+    def run_elsewhere(self, job: Job) -> None:
+        self._jobs.append(job)
+
+    def take_jobs(self) -> list[Job]:
+        jobs, self._jobs = self._jobs, []
+        return jobs
+
+    def job_done(self, job: Job, error: BaseException | None, now_ms: int) -> None:
+        job.finish(error, now_ms)
+
+
+def _encode(entry: Entry, correlation_id: int, response: Any) -> list[Part]:
+    parts: list[Part] = []
+    entry.write(response, parts.append)
+    if entry.bulk:
+        size = sum(map(len, parts))
+    else:
+        body = b"".join(parts)
+        size = len(body)
+        parts = [body]
+    if entry.flexible_response:
+        head = _FLEXIBLE_RESPONSE.pack(size + 5, correlation_id, 0)
+    else:
+        head = _RESPONSE.pack(size + 4, correlation_id)
+    if entry.bulk:
+        parts.insert(0, head)
+        return parts
+    return [head + body]
