@@ -1,0 +1,401 @@
+"""A classic group and its members: their data, the questions one can ask of them, and the one writer of the state.
+
+Hard state is what the log says: only `replay` writes it. Soft state is what is under way (a rebalance, parked requests,
+timers): it dies with the coordinator, and a group read back from the log starts from its last stored generation.
+"""
+
+from struct import error as StructError
+from struct import unpack_from
+from sys import intern
+from typing import Any
+
+from kohort.coordinator.classic.states import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    TRANSITIONS,
+    GroupState,
+    IllegalTransition,
+)
+from kohort.coordinator.effects import GroupRequest
+from kohort.coordinator.events import Story
+from kohort.coordinator.records import OffsetAndMetadata, StoredGroup, StoredMember
+from kohort.coordinator.timers import Deadline, TimerKind
+from kohort.protocol.errors import ErrorCode
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+UNKNOWN_MEMBER_ID = ""
+
+Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata) in the order of the member's preference
+
+
+def protocols_of(request: Any) -> Protocols:
+    """A name given twice counts once, with its first metadata: it must not have two votes."""
+    protocols = tuple((intern(p.name), p.metadata) for p in request.protocols)
+    if len({name for name, _ in protocols}) == len(protocols):
+        return protocols
+    return tuple({name: (name, metadata) for name, metadata in reversed(protocols)}.values())[::-1]
+
+
+class Member:
+    """Kafka's MemberMetadata."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "heartbeat",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "parked_join",
+        "parked_sync",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        heartbeat: Deadline,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.parked_join: GroupRequest | None = None
+        self.parked_sync: GroupRequest | None = None
+        self.is_new = False  # until its first generation; a new member may time out while it waits in its join
+        self.heartbeat = heartbeat
+
+    @property
+    def has_satisfied_heartbeat(self) -> bool:
+        """Waiting for us is being alive, except for a new member, whose client may be gone without our knowing."""
+        return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise KeyError(f"member {self.member_id} does not support protocol {protocol}")
+
+    def vote(self, candidates: set[str]) -> str:
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def to_stored(self, protocol: str | None, assignment: bytes) -> StoredMember:
+        return StoredMember(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.metadata(protocol),
+            assignment,
+        )
+
+    def __repr__(self) -> str:
+        return f"Member({self.member_id}, instance={self.instance_id})"
+
+
+HARD_STATE = ("stored", "offsets", "open_transactions")
+SOFT_STATE = (
+    "state",
+    "previous_state",
+    "state_timestamp_ms",
+    "protocol_type",
+    "protocol",
+    "generation",
+    "leader_id",
+    "members",
+    "static_members",
+    "subscribed_topics",
+)
+UNDER_WAY = (
+    "pending_members",
+    "pending_syncs",
+    "awaiting_join",
+    "protocol_votes",
+    "new_member_added",
+    "join_timer",
+    "sync_timer",
+    "initial_delay_ms",
+    "initial_remaining_ms",
+    "rebalance_started_ms",
+    "deleting",
+    "story",
+)
+
+
+class Group:
+    """Kafka's GroupMetadata."""
+
+    __slots__ = ("group_id", "partition", *HARD_STATE, *SOFT_STATE, *UNDER_WAY)
+
+    def __init__(self, group_id: str, partition: int, now_ms: int) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.stored: StoredGroup | None = None
+        self.offsets: dict[str, dict[int, OffsetAndMetadata]] = {}
+        self.open_transactions: dict[tuple[str, int], set[int]] | None = None  # producer ids per partition
+        self.state = EMPTY
+        self.previous_state = DEAD
+        self.state_timestamp_ms = now_ms
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.generation = 0
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.subscribed_topics: frozenset[str] | None = None  # None: not known
+        self.pending_members: dict[str, Deadline] = {}  # KIP-394: have an id, have not come back with it
+        self.pending_syncs: set[str] = set()
+        self.awaiting_join = 0
+        self.protocol_votes: dict[str, int] = {}
+        self.new_member_added = False
+        self.join_timer = Deadline(TimerKind.DELAYED_JOIN, group_id)
+        self.sync_timer = Deadline(TimerKind.DELAYED_SYNC, group_id)
+        self.initial_delay_ms = 0
+        self.initial_remaining_ms = 0
+        self.rebalance_started_ms: int | None = None
+        self.deleting = False  # its tombstone is on the way to the log
+        self.story = Story()
+
+    # ---- the state
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise IllegalTransition(f"group {self.group_id}: {self.state.value} -> {state.value}")
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        return PREPARING_REBALANCE in TRANSITIONS[self.state]
+
+    # ---- members
+
+    def add(self, member: Member, parked: GroupRequest | None = None, protocol_type: str | None = None) -> None:
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members, member.instance_id
+            self.static_members[member.instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        if parked is not None:
+            member.parked_join = parked
+            self.awaiting_join += 1
+        self.pending_members.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Takes a member or a pending member out; parked requests are the caller's to answer first."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            member.heartbeat.cancel()
+            self._count_protocols(member, -1)
+            if member.parked_join is not None:
+                self.awaiting_join -= 1
+            if member.instance_id is not None:
+                self.static_members.pop(member.instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        pending = self.pending_members.pop(member_id, None)
+        if pending is not None:
+            pending.cancel()
+        self.pending_syncs.discard(member_id)
+        return member
+
+    def replace_static(self, instance_id: str, old_member_id: str, new_member_id: str) -> Member:
+        """The same member under a new id. Requests parked under the old id are the caller's to answer first."""
+        old = self.members.pop(old_member_id)
+        old.heartbeat.cancel()
+        new = Member(
+            new_member_id,
+            instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocols,
+            Deadline(TimerKind.DELAYED_HEARTBEAT, self.group_id, new_member_id),
+            old.assignment,
+        )
+        self.members[new_member_id] = new
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        self.static_members[instance_id] = new_member_id
+        return new
+
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Kafka's validateMember: NONE, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        return len(self.members) == self.awaiting_join and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def elect_joined_leader(self) -> bool:
+        """Whether the group has a leader that is waiting in its join; elects another where the old one did not come."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].parked_join is not None:
+            return True
+        for member in self.members.values():
+            if member.parked_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    # ---- protocols
+
+    def _count_protocols(self, member: Member, delta: int) -> None:
+        votes = self.protocol_votes
+        for name, _ in member.protocols:
+            count = votes.get(name, 0) + delta
+            if count:
+                votes[name] = count
+            else:
+                votes.pop(name, None)
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        if self.state is EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        if self.protocol_type != protocol_type:
+            return False
+        size = len(self.members)
+        return any(self.protocol_votes.get(name, 0) == size for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The vote: each member for its first choice among what all support; the most votes win."""
+        size = len(self.members)
+        candidates = {name for name, count in self.protocol_votes.items() if count == size}
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_subscribed(self, topic: str) -> bool:
+        return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
+
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol is None:
+            return None
+        topics: set[str] = set()
+        seen: set[bytes] = set()
+        for member in self.members.values():
+            metadata = member.metadata(self.protocol)
+            if metadata in seen:
+                continue
+            seen.add(metadata)
+            names = subscription_topics(metadata)
+            if names is None:
+                return None
+            topics.update(names)
+        return frozenset(topics)
+
+    def next_generation(self, now_ms: int) -> None:
+        """The join phase ends: the generation counts up, and the members left decide the protocol."""
+        self.generation += 1
+        self.protocol = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.compute_subscribed_topics()
+        self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
+        self.pending_syncs.clear()
+
+    # ---- what is stored
+
+    def to_stored(self, assignment: dict[str, bytes]) -> StoredGroup:
+        members = tuple(m.to_stored(self.protocol, assignment[m.member_id]) for m in self.members.values())
+        return StoredGroup(
+            self.protocol_type, self.generation, self.protocol, self.leader_id, self.state_timestamp_ms, members
+        )
+
+    def restore(self) -> None:
+        """Starts the soft state from the hard state: after a load, and at no other time."""
+        stored = self.stored
+        if stored is None:
+            return
+        self.state = STABLE if stored.members else EMPTY
+        self.generation = stored.generation
+        self.protocol = stored.protocol
+        self.state_timestamp_ms = stored.state_timestamp_ms
+        self.protocol_type = stored.protocol_type
+        self.leader_id = stored.leader_id
+        for m in stored.members:
+            heartbeat = Deadline(TimerKind.DELAYED_HEARTBEAT, self.group_id, m.member_id)
+            member = Member(
+                m.member_id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                m.rebalance_timeout_ms,
+                m.session_timeout_ms,
+                ((intern(stored.protocol or ""), m.subscription),),
+                heartbeat,
+                m.assignment,
+            )
+            self.add(member, protocol_type=stored.protocol_type)
+        self.subscribed_topics = self.compute_subscribed_topics()
+
+    def __repr__(self) -> str:
+        return f"Group({self.group_id}, {self.state.value}, generation={self.generation}, members={list(self.members)})"
+
+
+def subscription_topics(metadata: bytes) -> list[str] | None:
+    """The topics of a consumer's subscription, every version of which opens like v0; None if it is not one."""
+    try:
+        count = unpack_from(">i", metadata, 2)[0]
+        pos, topics = 6, []
+        for _ in range(count):
+            length = unpack_from(">h", metadata, pos)[0]
+            pos += 2
+            if length < 0 or pos + length > len(metadata):
+                return None
+            topics.append(intern(metadata[pos : pos + length].decode()))
+            pos += length
+        return topics if count >= 0 else None
+    except (StructError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,297 @@
+"""A member's life between joins: SyncGroup, Heartbeat, LeaveGroup, and the expiry of sessions and of missing syncs.
+
+Kafka 4.3 decides: a sync or a repeated join does not prolong a session in a stable group (it did in older versions),
+only heartbeats, commits and the end of a join or sync that was parked do.
+"""
+
+from typing import Any
+
+from kohort.coordinator import events
+from kohort.coordinator.classic import states
+from kohort.coordinator.classic.group import UNKNOWN_MEMBER_ID, Group
+from kohort.coordinator.classic.join import (
+    NOT_PROVIDED,
+    answer_parked,
+    complete_join,
+    prepare_rebalance,
+    rebalance_duration,
+    rebalance_or_complete_join,
+    reset_assignment,
+    try_complete_join,
+)
+from kohort.coordinator.classic.states import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+)
+from kohort.coordinator.context import Context
+from kohort.coordinator.effects import GroupRequest, SyncStored
+from kohort.coordinator.records import GroupMetadata
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import HeartbeatResponse, LeaveGroupResponse, SyncGroupResponse
+
+NONE = ErrorCode.NONE
+
+
+# ---- SyncGroup
+
+
+def sync(context: Context, request: GroupRequest) -> None:
+    message = request.message
+    group = context.groups.get(message.group_id)
+    if group is None or group.state is EMPTY:
+        context.reply(request, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    elif error := sync_error(group, message):
+        _refuse_sync(context, group, request, error)
+    elif group.state is STABLE:
+        _synced(group, message.member_id)
+        context.reply(request, assignment_response(group, group.members[message.member_id].assignment))
+    else:
+        _park_sync(context, group, request)
+        if group.leader_id == message.member_id:
+            _store_assignment(context, group, message)
+
+
+def sync_error(group: Group, message: Any) -> ErrorCode:
+    if group.state is DEAD:
+        return states.SYNC[DEAD]
+    if error := group.member_error(message.member_id, message.group_instance_id):
+        return error
+    if message.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if message.protocol_type is not None and group.protocol_type not in (None, message.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if message.protocol_name is not None and group.protocol not in (None, message.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return states.SYNC[group.state]
+
+
+def _refuse_sync(context: Context, group: Group, request: GroupRequest, error: ErrorCode) -> None:
+    message = request.message
+    if error is not ErrorCode.REBALANCE_IN_PROGRESS:
+        fenced = error is ErrorCode.FENCED_INSTANCE_ID
+        context.event(
+            group,
+            events.MemberFenced if fenced else events.SyncRefused,
+            member_id=message.member_id,
+            instance_id=message.group_instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            **({"operation": "SyncGroup"} if fenced else {"error": error.name}),
+        )
+    context.reply(request, SyncGroupResponse(error_code=error))
+
+
+def _park_sync(context: Context, group: Group, request: GroupRequest) -> None:
+    member = group.members[request.message.member_id]
+    if member.parked_sync is not None:  # repeated from another connection
+        context.reply(member.parked_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    member.parked_sync = request
+    _synced(group, member.member_id)
+
+
+def _synced(group: Group, member_id: str) -> None:
+    group.pending_syncs.discard(member_id)
+    if not group.pending_syncs:
+        group.sync_timer.cancel()
+
+
+def _store_assignment(context: Context, group: Group, message: Any) -> None:
+    """Who is not mentioned gets nothing; what is meant for strangers is dropped."""
+    given = {a.member_id: a.assignment for a in message.assignments}
+    assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
+    context.append(
+        group.partition,
+        [GroupMetadata(group.group_id, group.to_stored(assignment))],
+        SyncStored(group.group_id, group.generation, message.member_id),
+    )
+
+
+def sync_stored(context: Context, then: SyncStored, error: ErrorCode) -> None:
+    group = context.groups.get(then.group_id)
+    if group is None or group.state is not COMPLETING_REBALANCE or group.generation != then.generation:
+        return  # a new rebalance began while the record was on its way
+    if error:
+        context.event(group, events.RebalanceFailed, error=error.name, duration_ms=rebalance_duration(context, group))
+        reset_assignment(context, group, error)
+        prepare_rebalance(context, group, f"the assignment of {then.leader_id} could not be stored: {error.name}")
+        return
+    assert group.stored is not None and group.stored.generation == group.generation, group
+    for stored in group.stored.members:
+        group.members[stored.member_id].assignment = stored.assignment
+    for member in group.members.values():
+        if member.parked_sync is not None:
+            context.reply(member.parked_sync, assignment_response(group, member.assignment))
+            member.parked_sync = None
+            context.reset_heartbeat(member)
+    context.transition(group, STABLE, f"assignment of leader {then.leader_id} stored")
+    context.event(
+        group,
+        events.RebalanceCompleted,
+        protocol=group.protocol or "",
+        leader_id=then.leader_id,
+        members=len(group.members),
+        duration_ms=rebalance_duration(context, group),
+    )
+    group.rebalance_started_ms = None
+
+
+def assignment_response(group: Group, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment)
+
+
+# ---- Heartbeat
+
+_ALIVE = HeartbeatResponse()
+_HEARTBEAT_ANSWERS = {NONE: _ALIVE}
+
+
+def heartbeat(context: Context, request: GroupRequest) -> None:
+    message = request.message
+    group = context.groups.get(message.group_id)
+    error = ErrorCode.UNKNOWN_MEMBER_ID
+    if group is not None:
+        member = group.members.get(message.member_id)
+        if member is not None and message.group_instance_id is None and message.generation_id == group.generation:
+            # Kafka's reschedule, inlined: a deadline moved later is only a store (timers.py).
+            deadline = member.heartbeat
+            at_ms = context.now_ms + member.session_timeout_ms
+            if deadline.entry_ms is None or at_ms < deadline.entry_ms:
+                context.timers.set(deadline, at_ms)
+            else:
+                deadline.at_ms = at_ms
+            error = states.HEARTBEAT[group.state]
+        else:
+            error = _heartbeat_error(context, group, request)
+    response = _HEARTBEAT_ANSWERS.get(error)
+    if response is None:
+        response = _HEARTBEAT_ANSWERS[error] = HeartbeatResponse(error_code=error)
+    context.reply(request, response)
+
+
+def _heartbeat_error(context: Context, group: Group, request: GroupRequest) -> ErrorCode:
+    message = request.message
+    if group.state is DEAD:
+        return states.HEARTBEAT[DEAD]
+    if error := group.member_error(message.member_id, message.group_instance_id):
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            context.event(
+                group,
+                events.MemberFenced,
+                member_id=message.member_id,
+                instance_id=message.group_instance_id,
+                client_id=request.client_id,
+                client_host=request.client_host,
+                operation="Heartbeat",
+            )
+        return error
+    if message.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    context.reset_heartbeat(group.members[message.member_id])
+    return states.HEARTBEAT[group.state]
+
+
+# ---- LeaveGroup
+
+
+def leave(context: Context, request: GroupRequest) -> None:
+    """From v3 on several members at once, each with its own answer."""
+    message = request.message
+    group = context.groups.get(message.group_id)
+    identity = type(message).MemberIdentity
+    leaving = message.members if request.version >= 3 else [identity(member_id=message.member_id)]
+    if group is not None and (error := states.LEAVE[group.state]):
+        context.reply(request, LeaveGroupResponse(error_code=error))
+        return
+    answers, left = [], []
+    for who in leaving:
+        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(context, group, who)
+        answers.append(
+            LeaveGroupResponse.MemberResponse(
+                member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=error
+            )
+        )
+        if not error:
+            left.append(who.member_id or who.group_instance_id)
+    if group is not None and left:
+        reason = f"LeaveGroup of {', '.join(left)}"
+        if group.state is STABLE or group.state is COMPLETING_REBALANCE:
+            prepare_rebalance(context, group, reason)
+        else:
+            try_complete_join(context, group)
+    if request.version >= 3:
+        context.reply(request, LeaveGroupResponse(members=answers))
+    else:
+        context.reply(request, LeaveGroupResponse(error_code=answers[0].error_code))
+
+
+def _leave_one(context: Context, group: Group, who: Any) -> ErrorCode:
+    member_id = who.member_id
+    if member_id == UNKNOWN_MEMBER_ID:
+        # An administrator removes a static member by its instance id alone.
+        member_id = group.static_members.get(who.group_instance_id) if who.group_instance_id is not None else None
+        if member_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    elif member_id in group.pending_members:
+        group.remove(member_id)
+        context.event(group, events.MemberLeft, member_id=member_id, reason=who.reason or NOT_PROVIDED)
+        return NONE
+    elif error := group.member_error(member_id, who.group_instance_id):
+        return error
+    member = group.members[member_id]
+    answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+    group.remove(member_id)
+    context.member_event(group, events.MemberLeft, member, reason=who.reason or NOT_PROVIDED)
+    return NONE
+
+
+# ---- expiry
+
+
+def on_heartbeat_expired(context: Context, group: Group, member_id: str) -> None:
+    """DelayedHeartbeat.onExpiration, for members and for pending members alike."""
+    if group.state is DEAD:
+        return
+    if member_id in group.pending_members:
+        group.remove(member_id)
+        context.event(
+            group,
+            events.MemberEvicted,
+            member_id=member_id,
+            reason="did not come back with its member id within the session timeout",
+        )
+        if group.state is PREPARING_REBALANCE and group.has_all_members_joined:
+            complete_join(context, group)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.has_satisfied_heartbeat:
+        return
+    why = "waited too long in its first join" if member.is_new else f"no heartbeat for {member.session_timeout_ms} ms"
+    answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+    group.remove(member_id)
+    context.member_event(group, events.MemberEvicted, member, reason=why)
+    if group.state is STABLE or group.state is COMPLETING_REBALANCE:
+        rebalance_or_complete_join(context, group, f"member {member_id}: {why}")
+    elif group.state is PREPARING_REBALANCE and group.has_all_members_joined:
+        complete_join(context, group)
+
+
+def on_sync_timer(context: Context, group: Group) -> None:
+    """DelayedSync.onExpiration: whoever joined and then did not sync is out, the leader too."""
+    if not group.pending_syncs or group.state not in (COMPLETING_REBALANCE, STABLE):
+        return
+    missing = [member_id for member_id in group.members if member_id in group.pending_syncs]
+    for member_id in missing:
+        member = group.members[member_id]
+        answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+        group.remove(member_id)
+        context.member_event(group, events.MemberEvicted, member, reason="did not sync before the rebalance timeout")
+    prepare_rebalance(context, group, f"no SyncGroup from {', '.join(missing)}")
+
+
+def check_capacity(context: Context, group: Group) -> None:
+    """A group read back with more members than group.max.size allows today rebalances, and turns the last ones away."""
+    if len(group.members) > context.config.group_max_size:
+        prepare_rebalance(context, group, f"{len(group.members)} members are over group.max.size")

@@ -1,0 +1,187 @@
+"""What happened to a group, when and why: typed, JSON-able, kept in a bounded ring per group.
+
+`Story` is the ring, `Coordinator.story(group_id)` returns it; Effects carry each new event to the broker, which logs
+it, counts it and may produce it to `__kohort_group_events`. Nothing here decides anything.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+STORY_LENGTH = 256
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GroupEvent:
+    """Common to all: the time, the group and the generation it was in."""
+
+    at_ms: int
+    group_id: str
+    generation: int
+    reason: str = ""
+
+    @property
+    def type(self) -> str:
+        return type(self).__name__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `type` first, empty fields left out."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"type": self.type} | {name: _plain(value) for name, value in values.items() if value not in (None, "")}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class StateChanged(GroupEvent):
+    from_state: str
+    to_state: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RebalanceStarted(GroupEvent):
+    members: int
+    rebalance_timeout_ms: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GenerationStarted(GroupEvent):
+    """The join phase is over: everybody who is in has been told the generation, the protocol and the leader."""
+
+    protocol: str
+    leader_id: str
+    members: int
+    duration_ms: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RebalanceCompleted(GroupEvent):
+    """The assignment is stored and given out; `duration_ms` counts from RebalanceStarted."""
+
+    protocol: str
+    leader_id: str
+    members: int
+    duration_ms: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RebalanceFailed(GroupEvent):
+    """The assignment could not be stored; the group rebalances again."""
+
+    error: str
+    duration_ms: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberEvent(GroupEvent):
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberIdAssigned(MemberEvent):
+    """KIP-394: the client must come back with this id before it counts."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberJoined(MemberEvent):
+    """A new member waits in the group."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberRejoined(MemberEvent):
+    """A known member waits in the group again."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberReplaced(MemberEvent):
+    """KIP-345: a static member came back and got a new member id."""
+
+    replaced_member_id: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberFenced(MemberEvent):
+    """A request under an id that another member has taken over."""
+
+    operation: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberLeft(MemberEvent):
+    """It asked to leave, or somebody asked on its behalf."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberEvicted(MemberEvent):
+    """It was silent for too long, in its session, its join or its sync."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class LeaderElected(MemberEvent):
+    """The leader is gone or did not come back; this member leads now."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class JoinRefused(MemberEvent):
+    error: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class SyncRefused(MemberEvent):
+    error: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CommitRefused(MemberEvent):
+    error: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GroupLoaded(GroupEvent):
+    """Read back from the log."""
+
+    state: str
+    members: int
+    offsets: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GroupUnloaded(GroupEvent):
+    """Its partition is led elsewhere now."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GroupDeleted(GroupEvent):
+    """Tombstoned in the log."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class OffsetsRemoved(GroupEvent):
+    topics: tuple[str, ...]
+    partitions: int
+
+
+class Story:
+    """The last events of one group."""
+
+    __slots__ = ("_ring",)
+
+    LENGTH: ClassVar[int] = STORY_LENGTH
+
+    def __init__(self) -> None:
+        self._ring: deque[GroupEvent] = deque(maxlen=self.LENGTH)
+
+    def add(self, event: GroupEvent) -> None:
+        self._ring.append(event)
+
+    def __iter__(self) -> Iterator[GroupEvent]:
+        return iter(self._ring)
+
+    def __len__(self) -> int:
+        return len(self._ring)

@@ -1,0 +1,431 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, expiry (KIP-211) and the end of a topic.
+
+Offsets live in their group, topic by topic. Requests of v10 and later name topics by id; the broker's view of topics
+translates. A partition with an open transaction is unstable until the transaction's marker is replayed.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kohort.coordinator import events
+from kohort.coordinator.classic import states
+from kohort.coordinator.classic.group import Group
+from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
+from kohort.coordinator.context import Context
+from kohort.coordinator.effects import GroupRequest, ReplyStored
+from kohort.coordinator.records import Change, OffsetAndMetadata, OffsetCommit
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse
+from kohort.protocol.uuids import ZERO_UUID
+
+NONE = ErrorCode.NONE
+TOPIC_ID_VERSION = 10
+BATCH_VERSION = 8
+TOP_LEVEL_ERROR_VERSION = 2
+INVALID_OFFSET = -1
+
+_CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+_CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+_FetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+_FetchTopics = OffsetFetchResponse.OffsetFetchResponseTopics
+_FetchPartitions = OffsetFetchResponse.OffsetFetchResponsePartitions
+_DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+_DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+
+
+# ---- OffsetCommit
+
+
+def commit(context: Context, request: GroupRequest, partition: int, unavailable: ErrorCode) -> None:
+    """Partitions that do not exist are refused one by one; the rest stand or fall together."""
+    message = request.message
+    known, unknown = _known_topics(context, request)
+    if unknown and not known:
+        return context.reply(request, OffsetCommitResponse(topics=unknown))
+    error = unavailable or commit_error(context, request)
+    if error:
+        if not unavailable:
+            _commit_refused(context, request, error)
+        topics = commit_error_topics(known, error)
+        return context.reply(request, OffsetCommitResponse(topics=_merge(unknown, topics)))
+    if message.group_id not in context.groups:
+        context.groups[message.group_id] = Group(message.group_id, partition, context.now_ms)
+    changes, topics = _commit_changes(context, message, known)
+    response = OffsetCommitResponse(topics=_merge(unknown, topics) if unknown else topics)
+    if changes:
+        context.append(partition, changes, ReplyStored(request, response))
+    else:
+        context.reply(request, response)
+
+
+_Known = tuple[str, bytes, list[Any]]  # name, topic id, the request's partitions
+
+
+def _known_topics(context: Context, request: GroupRequest) -> tuple[list[_Known], list[Any]]:
+    by_id = request.version >= TOPIC_ID_VERSION
+    known: list[_Known] = []
+    unknown: list[Any] = []
+    for topic in request.message.topics:
+        partitions = topic.partitions
+        name = context.topics.by_id(topic.topic_id) if by_id else topic.name
+        found = context.topics.by_name(name) if name is not None else None
+        if found is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            unknown += commit_error_topics([(topic.name, topic.topic_id, partitions)], error)
+            continue
+        topic_id, count = found
+        missing = [p for p in partitions if not 0 <= p.partition_index < count]
+        if missing:
+            unknown += commit_error_topics([(name, topic_id, missing)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partitions = [p for p in partitions if 0 <= p.partition_index < count]
+        if partitions:
+            known.append((name, topic_id, partitions))
+    return known, unknown
+
+
+def commit_error_topics(topics: Iterable[_Known], error: ErrorCode) -> list[Any]:
+    return [
+        _CommitTopic(
+            name=name,
+            topic_id=topic_id,
+            partitions=[_CommitPartition(partition_index=p.partition_index, error_code=error) for p in partitions],
+        )
+        for name, topic_id, partitions in topics
+    ]
+
+
+def _merge(first: list[Any], second: list[Any]) -> list[Any]:
+    """Kafka's order: the topics with refused partitions first, each partition list continued where both have one."""
+    merged = {topic.name: topic for topic in first if topic.name}
+    for topic in second:
+        if topic.name in merged:
+            merged[topic.name].partitions.extend(topic.partitions)
+        else:
+            first.append(topic)
+    return first
+
+
+def commit_error(context: Context, request: GroupRequest) -> ErrorCode:
+    """Whether this member may commit now; a commit that may also counts as a heartbeat."""
+    message = request.message
+    group = context.groups.get(message.group_id)
+    generation = message.generation_id_or_member_epoch
+    if group is None:
+        if generation < 0:
+            return NONE  # a simple group: an admin, or a consumer that assigns its partitions itself
+        return ErrorCode.GROUP_ID_NOT_FOUND if request.version >= 9 else ErrorCode.ILLEGAL_GENERATION
+    state = group.state
+    if state is DEAD:
+        return states.COMMIT[DEAD]
+    if generation < 0:
+        if state is EMPTY:
+            return NONE
+        if not message.member_id and message.group_instance_id is None:
+            return states.COMMIT_SIMPLE[state]
+    if error := group.member_error(message.member_id, message.group_instance_id):
+        return error
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if state is not COMPLETING_REBALANCE:
+        context.reset_heartbeat(group.members[message.member_id])
+    return states.COMMIT[state]
+
+
+def _commit_refused(context: Context, request: GroupRequest, error: ErrorCode) -> None:
+    message = request.message
+    group = context.groups.get(message.group_id)
+    if group is None:
+        return
+    who: dict[str, Any] = {
+        "member_id": message.member_id,
+        "instance_id": message.group_instance_id,
+        "client_id": request.client_id,
+        "client_host": request.client_host,
+    }
+    if error is ErrorCode.FENCED_INSTANCE_ID:
+        context.event(group, events.MemberFenced, **who, operation="OffsetCommit")
+    else:
+        reason = f"generation {message.generation_id_or_member_epoch} in {group.state.value}"
+        context.event(group, events.CommitRefused, **who, error=error.name, reason=reason)
+
+
+def _commit_changes(context: Context, message: Any, known: list[_Known]) -> tuple[list[Change], list[Any]]:
+    group_id, now_ms = message.group_id, context.now_ms
+    limit = context.config.offset_metadata_max_bytes
+    retention_ms = message.retention_time_ms
+    expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+    changes: list[Change] = []
+    topics = []
+    for name, topic_id, partitions in known:
+        answers = []
+        for p in partitions:
+            index = p.partition_index
+            metadata = p.committed_metadata or ""
+            if metadata and _java_length(metadata) > limit:
+                answers.append(_CommitPartition(partition_index=index, error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            value = OffsetAndMetadata(
+                p.committed_offset, p.committed_leader_epoch, metadata, now_ms, expire_ms, topic_id
+            )
+            changes.append(OffsetCommit(group_id, name, index, value))
+            answers.append(_CommitPartition(partition_index=index))
+        topics.append(_CommitTopic(name=name, topic_id=topic_id, partitions=answers))
+    return changes, topics
+
+
+def _java_length(text: str) -> int:
+    """Java counts UTF-16 units, although the setting says bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2
+
+
+# ---- OffsetFetch
+
+
+def fetch_group(context: Context, asked: Any, version: int, require_stable: bool) -> Any:
+    """The answer for one group of a request; `asked.topics` None means all."""
+    group = context.groups.get(asked.group_id)
+    if group is not None and group.state is DEAD:
+        group = None
+    if asked.topics is None:
+        topics = _fetch_all(context, group, version, require_stable) if group is not None else []
+    else:
+        topics = _fetch_named(context, group, asked.topics, version, require_stable)
+    return _FetchGroup(group_id=asked.group_id, topics=topics)
+
+
+def fetch_error(asked: Any, error: ErrorCode, version: int) -> Any:
+    """Before v2 a response has no place for an error but its partitions."""
+    if version >= TOP_LEVEL_ERROR_VERSION:
+        return _FetchGroup(group_id=asked.group_id, error_code=error)
+    topics = [
+        _FetchTopics(name=t.name, partitions=[_no_offset(p, error) for p in t.partition_indexes])
+        for t in asked.topics or []
+    ]
+    return _FetchGroup(group_id=asked.group_id, topics=topics)
+
+
+def flatten_fetch(group: Any) -> OffsetFetchResponse:
+    """Up to v7 a response holds one group, in the open."""
+    topics = [
+        OffsetFetchResponse.OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponse.OffsetFetchResponsePartition(
+                    partition_index=p.partition_index,
+                    committed_offset=p.committed_offset,
+                    committed_leader_epoch=p.committed_leader_epoch,
+                    metadata=p.metadata,
+                    error_code=p.error_code,
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(error_code=group.error_code, topics=topics)
+
+
+def _fetch_named(
+    context: Context, group: Group | None, asked: list[Any], version: int, require_stable: bool
+) -> list[Any]:
+    answers, unknown = [], []
+    for topic in asked:
+        name: str | None = topic.name
+        if version >= TOPIC_ID_VERSION:
+            name = context.topics.by_id(topic.topic_id)
+            if name is None:
+                partitions = [
+                    _FetchPartitions(
+                        partition_index=p, committed_offset=INVALID_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                    )
+                    for p in topic.partition_indexes
+                ]
+                unknown.append(_FetchTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
+                continue
+        committed = group.offsets.get(name, {}) if group is not None else {}
+        partitions = []
+        for index in topic.partition_indexes:
+            value = committed.get(index)
+            if require_stable and group is not None and is_unstable(group, name, index):
+                partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            elif value is None or _is_other_topic(value.topic_id, topic.topic_id):
+                partitions.append(_no_offset(index, NONE))
+            else:
+                partitions.append(_committed(index, value))
+        answers.append(_FetchTopics(name=name, topic_id=topic.topic_id, partitions=partitions))
+    return answers + unknown
+
+
+def _fetch_all(context: Context, group: Group, version: int, require_stable: bool) -> list[Any]:
+    answers = []
+    for name, committed in group.offsets.items():
+        topic_id = ZERO_UUID
+        if version >= TOPIC_ID_VERSION:
+            found = context.topics.by_name(name)
+            if found is None:
+                continue  # without an id it has no place in the response
+            topic_id = found[0]
+        partitions = [
+            _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if require_stable and is_unstable(group, name, index)
+            else _committed(index, value)
+            for index, value in committed.items()
+        ]
+        answers.append(_FetchTopics(name=name, topic_id=topic_id, partitions=partitions))
+    return answers
+
+
+def is_unstable(group: Group, topic: str, partition: int) -> bool:
+    return group.open_transactions is not None and (topic, partition) in group.open_transactions
+
+
+def _is_other_topic(committed: bytes, asked: bytes) -> bool:
+    """A topic deleted and created again is another topic, where both sides know the id."""
+    return committed != asked and committed != ZERO_UUID and asked != ZERO_UUID
+
+
+def _committed(index: int, value: OffsetAndMetadata) -> Any:
+    return _FetchPartitions(
+        partition_index=index,
+        committed_offset=value.committed_offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+def _no_offset(index: int, error: ErrorCode) -> Any:
+    return _FetchPartitions(
+        partition_index=index,
+        committed_offset=INVALID_OFFSET,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=error,
+    )
+
+
+# ---- OffsetDelete
+
+
+def delete(context: Context, request: GroupRequest, partition: int) -> None:
+    message = request.message
+    group = context.groups.get(message.group_id)
+    error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else states.OFFSET_DELETE[group.state]
+    if error is ErrorCode.NON_EMPTY_GROUP and group is not None and group.uses_consumer_protocol:
+        error = NONE
+    if error or group is None:
+        return context.reply(request, OffsetDeleteResponse(error_code=error))
+    changes: list[Change] = []
+    refused, answered = [], []
+    for topic in message.topics:
+        found = context.topics.by_name(topic.name)
+        count = found[1] if found is not None else 0
+        unknown = [p.partition_index for p in topic.partitions if not 0 <= p.partition_index < count]
+        wanted = [p.partition_index for p in topic.partitions if 0 <= p.partition_index < count]
+        if unknown:
+            refused.append(_delete_topic(topic.name, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        if not wanted:
+            continue
+        if group.is_subscribed(topic.name):
+            answered.append(_delete_topic(topic.name, wanted, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
+            continue
+        answered.append(_delete_topic(topic.name, wanted, NONE))
+        committed = group.offsets.get(topic.name, {})
+        changes += [
+            OffsetCommit(group.group_id, topic.name, index, None)
+            for index in wanted
+            if index in committed or is_unstable(group, topic.name, index)
+        ]
+    response = OffsetDeleteResponse(topics=_merge(refused, answered))
+    if not changes:
+        return context.reply(request, response)
+    _removed(context, group, changes, "OffsetDelete")
+    context.append(partition, changes, ReplyStored(request, response))
+
+
+def _delete_topic(name: str, partitions: list[int], error: ErrorCode) -> Any:
+    return _DeleteTopic(
+        name=name, partitions=[_DeletePartition(partition_index=p, error_code=error) for p in partitions]
+    )
+
+
+def failed(response: Any, error: ErrorCode) -> Any:
+    """What a commit or a delete answers when its records could not be stored; strangers stay strangers."""
+    if isinstance(response, OffsetDeleteResponse):
+        return OffsetDeleteResponse(error_code=error)
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                partition.error_code = error
+    return response
+
+
+# ---- the end of offsets
+
+
+def tombstones(group: Group) -> list[Change]:
+    """For everything the group has, committed or in an open transaction."""
+    gone: dict[tuple[str, int], Change] = {
+        (topic, index): OffsetCommit(group.group_id, topic, index, None)
+        for topic, committed in group.offsets.items()
+        for index in committed
+    }
+    for topic, index in group.open_transactions or ():
+        gone.setdefault((topic, index), OffsetCommit(group.group_id, topic, index, None))
+    return list(gone.values())
+
+
+def of_deleted_topics(context: Context, group: Group, deleted: dict[str, bytes]) -> list[Change]:
+    """Not the offsets of a topic of the same name that has been created since."""
+    changes: list[Change] = [
+        OffsetCommit(group.group_id, topic, index, None)
+        for topic, topic_id in deleted.items()
+        for index, value in group.offsets.get(topic, {}).items()
+        if value.topic_id in (ZERO_UUID, topic_id)
+    ]
+    _removed(context, group, changes, "the topic was deleted")
+    return changes
+
+
+def expired(context: Context, group: Group) -> tuple[list[Change], bool]:
+    """Tombstones for what has expired, and whether nothing is left.
+
+    KIP-211: an empty group keeps its offsets for the retention since it became empty; a stable group of consumers loses
+    those of topics it no longer subscribes to, by the age of the commit; a simple group likewise by age. KAFKA-13636:
+    nothing expires in the middle of a rebalance.
+    """
+    if not group.offsets:
+        return [], not group.open_transactions
+    since_empty = group.protocol_type is not None and group.state is EMPTY and group.state_timestamp_ms != -1
+    by_age = (
+        group.protocol_type is None
+        or group.state is EMPTY
+        or (group.state is STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None)
+    )
+    if not by_age:
+        return [], False
+    now_ms, retention_ms = context.now_ms, context.config.offsets_retention_ms
+    changes: list[Change] = []
+    kept = False
+    for topic, committed in group.offsets.items():
+        if group.is_subscribed(topic):
+            kept = True
+            continue
+        for index, value in committed.items():
+            base_ms = group.state_timestamp_ms if since_empty else value.commit_timestamp_ms
+            over = (
+                now_ms >= value.expire_timestamp_ms
+                if value.expire_timestamp_ms != -1
+                else now_ms - base_ms >= retention_ms
+            )
+            if over and not is_unstable(group, topic, index):
+                changes.append(OffsetCommit(group.group_id, topic, index, None))
+            else:
+                kept = True
+    _removed(context, group, changes, "offsets.retention.minutes is over")
+    return changes, not kept and not group.open_transactions
+
+
+def _removed(context: Context, group: Group, changes: list[Change], reason: str) -> None:
+    if changes:
+        topics = tuple(dict.fromkeys(change.topic for change in changes if isinstance(change, OffsetCommit)))
+        context.event(group, events.OffsetsRemoved, topics=topics, partitions=len(changes), reason=reason)

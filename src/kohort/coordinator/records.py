@@ -1,0 +1,271 @@
+"""The records of `__consumer_offsets`: their keys and values to and from bytes, byte for byte as Kafka 4.3 writes them.
+
+A key opens with its type (0 and 1 an offset commit, 2 a group's metadata; 3 and above belong to KIP-848 and later), a
+value with its version (offset commits 4, or 1 with an expiry of their own; group metadata 3). What a record does to the
+state is replay.py's business.
+"""
+
+from functools import lru_cache
+from struct import Struct
+from struct import error as StructError
+from typing import Any, NamedTuple
+
+from kohort.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from kohort.protocol.uuids import ZERO_UUID
+from kohort.protocol.wire import DecodeError
+
+OFFSET_COMMIT_VALUE_VERSION = 4
+OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
+GROUP_METADATA_VALUE_VERSION = 3
+GROUP_METADATA_KEY_TYPE = 2
+
+_SHORT = Struct(">h")
+_INT = Struct(">i")
+_OFFSET_V4 = Struct(">hqi")  # version, offset, leader epoch; the metadata follows
+_PLAIN_V4 = Struct(">hqiBqBBB16s")  # the same whole, with empty metadata and a topic id: nearly every commit there is
+_TAIL_V4 = Struct(">qBBB16s")  # commit time, one tagged field: tag 0, 16 bytes
+
+
+class UnknownRecord(Exception):
+    """A type or version that this coordinator does not know: to be skipped and counted, never to stop a load."""
+
+
+class OffsetAndMetadata:
+    """A committed offset. -1 stands for no leader epoch and for no expiry of its own."""
+
+    __slots__ = (
+        "commit_timestamp_ms",
+        "committed_offset",
+        "expire_timestamp_ms",
+        "leader_epoch",
+        "metadata",
+        "record_offset",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        committed_offset: int,
+        leader_epoch: int,
+        metadata: str,
+        commit_timestamp_ms: int,
+        expire_timestamp_ms: int,
+        topic_id: bytes,
+    ) -> None:
+        self.committed_offset = committed_offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
+        self.commit_timestamp_ms = commit_timestamp_ms
+        self.expire_timestamp_ms = expire_timestamp_ms
+        self.topic_id = topic_id
+        self.record_offset = -1
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OffsetAndMetadata):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__ if name != "record_offset")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"OffsetAndMetadata({self.committed_offset}, epoch={self.leader_epoch}, metadata={self.metadata!r})"
+
+
+class StoredMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class StoredGroup(NamedTuple):
+    """A group as it stands in the log: what survives the coordinator."""
+
+    protocol_type: str | None
+    generation: int
+    protocol: str | None
+    leader_id: str | None
+    state_timestamp_ms: int  # -1 where an old version did not store it
+    members: tuple[StoredMember, ...]
+
+
+class OffsetCommit(NamedTuple):
+    group_id: str
+    topic: str
+    partition: int
+    value: OffsetAndMetadata | None  # None: the offset is gone
+
+
+class GroupMetadata(NamedTuple):
+    group_id: str
+    value: StoredGroup | None  # None: the group is gone
+
+
+Change = OffsetCommit | GroupMetadata
+
+
+# ---- to bytes
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return _SHORT.pack(len(data)) + data
+
+
+@lru_cache(maxsize=65_536)
+def offset_key_prefix(group_id: str, topic: str) -> bytes:
+    return b"\x00\x01" + _string(group_id) + _string(topic)
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return offset_key_prefix(group_id, topic) + _INT.pack(partition)
+
+
+def group_key(group_id: str) -> bytes:
+    return b"\x00\x02" + _string(group_id)
+
+
+def offset_value(value: OffsetAndMetadata) -> bytes:
+    if value.expire_timestamp_ms != -1:
+        return _offset_value_with_expiry(value)
+    topic_id = value.topic_id
+    if not value.metadata and topic_id != ZERO_UUID:
+        return _PLAIN_V4.pack(
+            4, value.committed_offset, value.leader_epoch, 1, value.commit_timestamp_ms, 1, 0, 16, topic_id
+        )
+    metadata = value.metadata.encode()
+    head = _OFFSET_V4.pack(4, value.committed_offset, value.leader_epoch) + _uvarint(len(metadata) + 1) + metadata
+    if topic_id == ZERO_UUID:
+        return head + value.commit_timestamp_ms.to_bytes(8, "big", signed=True) + b"\x00"
+    return head + _TAIL_V4.pack(value.commit_timestamp_ms, 1, 0, 16, topic_id)
+
+
+def _offset_value_with_expiry(value: OffsetAndMetadata) -> bytes:
+    message = OffsetCommitValue(
+        offset=value.committed_offset,
+        metadata=value.metadata,
+        commit_timestamp=value.commit_timestamp_ms,
+        expire_timestamp=value.expire_timestamp_ms,
+    )
+    return _versioned(message, OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY)
+
+
+def group_value(group: StoredGroup) -> bytes:
+    make = GroupMetadataValue.MemberMetadata
+    members = [
+        make(
+            member_id=m.member_id,
+            group_instance_id=m.instance_id,
+            client_id=m.client_id,
+            client_host=m.client_host,
+            rebalance_timeout=m.rebalance_timeout_ms,
+            session_timeout=m.session_timeout_ms,
+            subscription=m.subscription,
+            assignment=m.assignment,
+        )
+        for m in group.members
+    ]
+    message = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=members,
+    )
+    return _versioned(message, GROUP_METADATA_VALUE_VERSION)
+
+
+def encode(change: Change) -> tuple[bytes, bytes | None]:
+    value: Any = change.value
+    if isinstance(change, OffsetCommit):
+        key = offset_key_prefix(change.group_id, change.topic) + _INT.pack(change.partition)
+        return key, None if value is None else offset_value(value)
+    return group_key(change.group_id), None if value is None else group_value(value)
+
+
+def _versioned(message: Any, version: int) -> bytes:
+    return _SHORT.pack(version) + message.encode(version)
+
+
+def _uvarint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+# ---- from bytes
+
+
+def decode(key: bytes, value: bytes | None) -> Change:
+    """The change a record stands for; UnknownRecord for what belongs to somebody else or to the future."""
+    try:
+        kind = key[0] << 8 | key[1]
+        if kind <= 1:
+            named = OffsetCommitKey.decode(key, 0, 2)
+            decoded = None if value is None else _decode_offset_value(value)
+            return OffsetCommit(named.group, named.topic, named.partition, decoded)
+        if kind == GROUP_METADATA_KEY_TYPE:
+            group_id = GroupMetadataKey.decode(key, 0, 2).group
+            return GroupMetadata(group_id, None if value is None else _decode_group_value(value))
+    except (IndexError, TypeError, StructError, DecodeError, UnicodeDecodeError) as error:
+        raise UnknownRecord(f"record with key {bytes(key or b'')[:40].hex()} cannot be read: {error}") from error
+    raise UnknownRecord(f"key type {kind}")
+
+
+def _decode_offset_value(value: bytes) -> OffsetAndMetadata:
+    if len(value) == 42 and value[1] == 4 and value[0] == 0 and value[14] == 1 and value[23:26] == b"\x01\x00\x10":
+        _, offset, epoch, _, commit_ms, _, _, _, topic_id = _PLAIN_V4.unpack(value)
+        return OffsetAndMetadata(offset, epoch, "", commit_ms, -1, topic_id)
+    version = _SHORT.unpack_from(value)[0]
+    if not 0 <= version <= OffsetCommitValue.MAX_VERSION:
+        raise UnknownRecord(f"offset commit value version {version}")
+    v = OffsetCommitValue.decode(value, version, 2)
+    return OffsetAndMetadata(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp, v.topic_id)
+
+
+def _decode_group_value(value: bytes) -> StoredGroup:
+    version = _SHORT.unpack_from(value)[0]
+    if not 0 <= version <= GroupMetadataValue.MAX_VERSION:
+        raise UnknownRecord(f"group metadata value version {version}")
+    v = GroupMetadataValue.decode(value, version, 2)
+    members = tuple(
+        StoredMember(
+            m.member_id,
+            m.group_instance_id,
+            m.client_id,
+            m.client_host,
+            m.session_timeout if m.rebalance_timeout == -1 else m.rebalance_timeout,
+            m.session_timeout,
+            m.subscription,
+            m.assignment,
+        )
+        for m in v.members
+    )
+    return StoredGroup(v.protocol_type or None, v.generation, v.protocol, v.leader, v.current_state_timestamp, members)
+
+
+# ---- which partition
+
+
+@lru_cache(maxsize=65_536)
+def partition_for(group_id: str, partitions: int) -> int:
+    """Kafka's `Utils.abs(groupId.hashCode) % partitions`, where abs of the smallest int is 0."""
+    return abs_java_hash(group_id) % partitions
+
+
+def abs_java_hash(text: str) -> int:
+    units = text.encode("utf-16-be", "surrogatepass")
+    h = 0
+    for i in range(0, len(units), 2):
+        h = (31 * h + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    if h >= 0x80000000:
+        h -= 1 << 32
+    return 0 if h == -(1 << 31) else abs(h)
