@@ -1,0 +1,242 @@
+"""A task's read: offsets [first, stop) of one partition from its leader to Arrow, stateless and blocking.
+
+The next Fetch is on its way while the last is decoded. Leader changes, broker restarts and damaged answers are retried
+from the next offset; every offset is accounted for (accounting.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kohort.client.config import Config
+from kohort.client.types import TopicPartition
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import FetchRequest
+from kohort.records.errors import RecordsError
+from kohort.spark.accounting import Account, DataLossError
+from kohort.spark.cluster import READ_COMMITTED, READ_UNCOMMITTED, Cluster, Retry, TopicGone, is_transient
+from kohort.spark.connection import POOL, Connection, ConnectionLost
+from kohort.spark.offsets import EARLIEST, Piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("kohort.spark")
+
+ROWS_PER_BATCH = 32_768
+"""Arrow batches of 16k to 64k rows pass to the JVM fastest."""
+LEAST_FETCH_BYTES = 64 * 1024
+GONE_PATIENCE_MS = 10_000
+"""A new topic is not known to every broker at once; one missing for this long does not exist."""
+_MAX_FETCH_VERSION = 12
+_NO_SESSION, _FINAL_EPOCH = 0, -1
+
+_clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Everything an executor needs; travels pickled."""
+
+    piece: Piece
+    columns: tuple[str, ...]
+    settings: Mapping[str, Any]
+    fail_on_data_loss: bool
+    rows_per_batch: int = ROWS_PER_BATCH
+
+
+def cluster_for(settings: Mapping[str, Any]) -> Cluster:
+    """The view of the cluster this process keeps between tasks."""
+    key = tuple(sorted((name, str(value)) for name, value in settings.items()))
+    if key not in _clusters:
+        _clusters[key] = Cluster(Config(settings))
+    return _clusters[key]
+
+
+def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
+    reader = RangeReader(task, cluster_for(task.settings))
+    try:
+        yield from reader.batches()
+    finally:
+        reader.close()
+
+
+class RangeReader:
+    """One pass over one range."""
+
+    def __init__(self, task: ReadTask, cluster: Cluster) -> None:
+        piece = task.piece
+        self._task, self._cluster, self._config = task, cluster, cluster.config
+        self._partition = TopicPartition(piece.topic, piece.partition)
+        self._account = Account(self._partition, piece.first, piece.stop)
+        self._isolation = READ_COMMITTED if self._config["isolation.level"] == "read_committed" else READ_UNCOMMITTED
+        self._connection: Connection | None = None
+        self._asked_for: int | None = None
+        self._retry: Retry | None = None
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        account = self._account
+        while not account.complete:
+            try:
+                answer = self._fetch()
+                if answer is None:
+                    continue
+                first = account.next_offset
+                if not account.walk(answer.records or b""):
+                    self._nothing_there(answer)
+                    continue
+                self._retry = None
+                self._ask_ahead()
+                yield from self._decode(answer, first)
+            except (KafkaError, ConnectionLost) as error:
+                self._again(error)
+        self._settle()
+
+    def _fetch(self) -> Any | None:
+        """The partition's part of the answer; None where the position changed instead."""
+        if self._asked_for != self._account.next_offset:
+            self._release()
+            self._ask(self._account.next_offset)
+        assert self._connection is not None
+        response = self._connection.receive()
+        self._asked_for = None
+        if response.error_code:
+            raise KafkaError(ErrorCode.of(response.error_code))
+        answer = response.responses[0].partitions[0]
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range()
+            return None
+        if answer.error_code:
+            code = ErrorCode.of(answer.error_code)
+            raise KafkaError(code, f"fetch of {self._partition}: {code.message}")
+        return answer
+
+    def _ask_ahead(self) -> None:
+        """The rows just received are not handed out yet: whatever goes wrong here is met again by the next fetch."""
+        if not self._account.complete:
+            try:
+                self._ask(self._account.next_offset)
+            except (KafkaError, ConnectionLost):
+                self._release()
+
+    def _ask(self, offset: int) -> None:
+        if self._connection is None:
+            host, port = self._cluster.leader(self._partition)
+            self._connection = POOL.take(host, port, self._config)
+        most = self._config["max.partition.fetch.bytes"]
+        size = max(min(self._account.bytes_left(), most), min(LEAST_FETCH_BYTES, most))
+        wanted = FetchRequest.FetchPartition(
+            partition=self._partition.partition, fetch_offset=offset, partition_max_bytes=size
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=self._config["fetch.max.wait.ms"],
+            min_bytes=1,
+            max_bytes=max(size, self._config["fetch.max.bytes"]),
+            isolation_level=self._isolation,
+            session_id=_NO_SESSION,
+            session_epoch=_FINAL_EPOCH,
+            topics=[FetchRequest.FetchTopic(topic=self._partition.topic, partitions=[wanted])],
+        )
+        self._connection.send(request, self._connection.version_of(FetchRequest, _MAX_FETCH_VERSION))
+        self._asked_for = offset
+
+    def _decode(self, answer: Any, first: int) -> Iterator[pa.RecordBatch]:
+        from kohort.records.columns import decode_batches
+
+        aborted = [(a.producer_id, a.first_offset) for a in answer.aborted_transactions or ()]
+        try:
+            yield from decode_batches(
+                answer.records,
+                first,
+                self._task.piece.stop,
+                topic=self._partition.topic,
+                partition=self._partition.partition,
+                columns=self._task.columns,
+                aborted=aborted if self._isolation == READ_COMMITTED else (),
+                check_crc=self._config["check.crcs"],
+                max_rows=self._task.rows_per_batch,
+            )
+        except RecordsError as error:
+            # Rows of this answer may have gone out already: the task as a whole must be repeated, and Spark does that.
+            raise RuntimeError(f"{self._partition} near offset {first} cannot be decoded: {error}") from error
+
+    # -- what can go wrong ---------------------------------------------------------------------------------------------
+
+    def _again(self, error: Exception) -> None:
+        """Wait and look for the leader again, or give up."""
+        self._release()
+        self._cluster.forget(self._partition)
+        gone = isinstance(error, TopicGone) or getattr(error, "code", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not is_transient(error):
+            raise error
+        if self._retry is None:
+            self._retry = Retry(self._config, GONE_PATIENCE_MS if gone else None)
+            log.warning("%s at offset %d: %s; trying again", self._partition, self._account.next_offset, error)
+        try:
+            self._retry.wait(error)
+        except (KafkaError, ConnectionLost):
+            if not gone:
+                raise
+            self._lost(f"{self._partition} does not exist (any more)", self._account.stop)
+
+    def _nothing_there(self, answer: Any) -> None:
+        """An answer without a whole batch: the end of the log lies before the end of the range, for now or for good."""
+        if self._retry is None:
+            self._retry = Retry(self._config, self._config["request.timeout.ms"])
+        end = answer.last_stable_offset if self._isolation == READ_COMMITTED else answer.high_watermark
+        cause = KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self._partition}: nothing at offset {self._account.next_offset}, the log ends at {end}",
+        )
+        try:
+            self._retry.wait(cause)
+        except KafkaError as error:
+            self._lost(str(error), self._account.stop)
+
+    def _out_of_range(self) -> None:
+        limits = self._cluster.list_offsets({self._partition: EARLIEST})
+        start = limits.get(self._partition)
+        position = self._account.next_offset
+        if start is not None and start > position:
+            reason = f"{self._partition}: offsets [{position}, {start}) were deleted before they were read (retention)"
+            self._lost(reason, min(start, self._account.stop))
+        else:
+            reason = f"{self._partition}: the log ends before offset {position}: it was truncated or created anew"
+            self._lost(reason, self._account.stop)
+
+    def _lost(self, reason: str, go_on_at: int) -> None:
+        if self._task.fail_on_data_loss:
+            raise DataLossError(f"{reason}. Set failOnDataLoss=false to go on with what there is")
+        log.warning("%s; going on at %d, as failOnDataLoss=false says", reason, go_on_at)
+        self._account.next_offset = go_on_at
+        self._retry = None
+
+    def _settle(self) -> None:
+        """All offsets were seen or have a reason."""
+        account = self._account
+        harmless, loss = account.explain_gaps(lambda: self._cluster.cleanup_policy(self._partition.topic))
+        if loss:
+            self._lost(loss, account.stop)
+        elif harmless:
+            log.info(harmless)
+        if account.markers or account.compacted:
+            log.debug(
+                "%s: %d transaction markers, %d compacted records", self._partition, account.markers, account.compacted
+            )
+
+    # -- the connection ------------------------------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        """Back to the pool, or closed where an answer is still under way."""
+        if self._connection is not None:
+            POOL.give_back(self._connection, self._config)
+        self._connection = self._asked_for = None
+
+    def close(self) -> None:
+        self._release()

@@ -1,0 +1,175 @@
+"""Offsets as users write them (Spark's JSON) and as a query keeps them in its checkpoint. Pure values, no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal
+
+from kohort.client.types import TopicPartition
+
+LATEST = -1
+EARLIEST = -2
+
+Ranges = dict[TopicPartition, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSpec:
+    """Where to start or end: `number` for every partition, or `by_partition` for each; offsets or timestamps (ms).
+
+    As offsets, -1 is latest and -2 earliest, as in Kafka.
+    """
+
+    kind: Literal["offset", "timestamp"]
+    number: int | None = None
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    missing_timestamp: Literal["error", "latest"] = "error"
+
+    @property
+    def is_everywhere(self) -> bool:
+        return self.number is not None
+
+    def of(self, partition: TopicPartition) -> int | None:
+        return self.number if self.number is not None else self.by_partition.get(partition)
+
+
+SPEC_EARLIEST = OffsetSpec("offset", EARLIEST)
+SPEC_LATEST = OffsetSpec("offset", LATEST)
+
+
+def parse_json(text: str, what: str, least: int) -> dict[TopicPartition, int]:
+    """`{"topic": {"0": 23, "1": -1}}`; ValueError in plain words else."""
+    example = f'{what} must be JSON such as {{"orders": {{"0": 23, "1": 42}}}}'
+    try:
+        topics = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{example}: {error}") from None
+    if not isinstance(topics, dict) or not topics:
+        raise ValueError(example)
+    offsets: dict[TopicPartition, int] = {}
+    for topic, partitions in topics.items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"{example}; {topic!r} has {json.dumps(partitions)}")
+        for partition, number in partitions.items():
+            if not str(partition).isdigit() or isinstance(number, bool) or not isinstance(number, int):
+                raise ValueError(f"{example}; {topic!r} has {json.dumps({partition: number})}")
+            if number < least:
+                raise ValueError(f"{what} of {topic}-{partition} is {number}, the least allowed is {least}")
+            offsets[TopicPartition(topic, int(partition))] = number
+    return offsets
+
+
+def parse_assignment(text: str) -> list[TopicPartition]:
+    """`{"topic": [0, 1]}`, as Spark's `assign`."""
+    example = 'assign must be JSON such as {"orders": [0, 1]}'
+    try:
+        topics = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{example}: {error}") from None
+    if not isinstance(topics, dict) or not topics:
+        raise ValueError(example)
+    partitions: set[TopicPartition] = set()
+    for topic, numbers in topics.items():
+        if not isinstance(numbers, list) or not all(isinstance(n, int) and n >= 0 for n in numbers):
+            raise ValueError(f"{example}; {topic!r} has {json.dumps(numbers)}")
+        partitions.update(TopicPartition(topic, number) for number in numbers)
+    return sorted(partitions)
+
+
+def nested(numbers: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:
+    """Topics, then partitions by number, always in the same order: Spark compares offsets as text."""
+    topics: dict[str, dict[str, Any]] = {}
+    for topic, partition in sorted(numbers):
+        topics.setdefault(topic, {})[str(partition)] = numbers[TopicPartition(topic, partition)]
+    return topics
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """What a query has read: for each partition the range [from, to) of the batch that ends here.
+
+    A batch is planned from its end alone, so that a replay needs nothing else. `query` names the checkpoint it is
+    of; commits carry it, which tells a query's own commits from those of other members.
+    """
+
+    query: str
+    ranges: Ranges
+
+    def to_json(self) -> dict[str, Any]:
+        return {"query": self.query, "offsets": nested({tp: list(span) for tp, span in self.ranges.items()})}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
+        try:
+            ranges = {
+                TopicPartition(topic, int(partition)): (int(first), int(stop))
+                for topic, partitions in value["offsets"].items()
+                for partition, (first, stop) in partitions.items()
+            }
+            return cls(str(value["query"]), ranges)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise ValueError(
+                f"the checkpoint holds {json.dumps(value)}, which this source did not write: "
+                "start with a new checkpointLocation; the group's committed offsets say where to go on"
+            ) from None
+
+    def next_offset(self, partition: TopicPartition) -> int | None:
+        span = self.ranges.get(partition)
+        return None if span is None else span[1]
+
+
+# -- planning ------------------------------------------------------------------------------------------------------
+
+
+def share(available: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
+    """Divide `limit` offsets among partitions in proportion to what each has, using it up and starving none.
+
+    Largest remainders first, ties by name: the same numbers whoever computes them.
+    """
+    total = sum(available.values())
+    if total <= limit:
+        return dict(available)
+    shares = {tp: count * limit // total for tp, count in available.items()}
+    left = limit - sum(shares.values())
+    by_need = sorted(available, key=lambda tp: (shares[tp] > 0, -(available[tp] * limit % total), tp))
+    for tp in by_need:
+        if left == 0:
+            break
+        if shares[tp] < available[tp]:
+            shares[tp] += 1
+            left -= 1
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One task's work: offsets [first, stop) of one partition."""
+
+    topic: str
+    partition: int
+    first: int
+    stop: int
+
+
+def split(ranges: Ranges, min_partitions: int | None = None, max_records: int | None = None) -> list[Piece]:
+    """Ranges as tasks: one a partition, more where a minimum of tasks or a maximum of records asks for it."""
+    spans = {tp: span for tp, span in sorted(ranges.items()) if span[1] > span[0]}
+    parts = {tp: 1 for tp in spans}
+    if max_records:
+        parts = {tp: -(-(stop - first) // max_records) for tp, (first, stop) in spans.items()}
+    if min_partitions and sum(parts.values()) < min_partitions:
+        total = sum(stop - first for first, stop in spans.values())
+        for tp, (first, stop) in spans.items():
+            wanted = -(-(stop - first) * min_partitions // total)
+            parts[tp] = min(max(parts[tp], wanted), stop - first)
+    return [piece for tp, (first, stop) in spans.items() for piece in _cut(tp, first, stop, parts[tp])]
+
+
+def _cut(tp: TopicPartition, first: int, stop: int, parts: int) -> Iterable[Piece]:
+    size = stop - first
+    edges = [first + size * i // parts for i in range(parts + 1)]
+    for begin, end in pairwise(edges):
+        yield Piece(tp.topic, tp.partition, begin, end)

@@ -1,0 +1,77 @@
+"""From options to the range of every partition: where a bounded read starts and ends, where a stream begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kohort.client.types import TopicPartition, partition_list
+from kohort.spark.accounting import DataLossError
+from kohort.spark.cluster import Cluster, log, resolve_topics
+from kohort.spark.offsets import EARLIEST, LATEST, OffsetSpec, Ranges
+from kohort.spark.options import OptionError, ReadOptions
+
+
+def bounded_ranges(cluster: Cluster, options: ReadOptions) -> Ranges:
+    """[from, to) of every partition of a bounded read."""
+    partitions = resolve_topics(cluster, options.subscription)
+    _check_covers(options.starting, partitions, "startingOffsets")
+    _check_covers(options.ending, partitions, "endingOffsets")
+    committed_only = options.read_committed
+    starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), committed_only=committed_only)
+    limits = {tp: (starts[tp] or 0, ends[tp] or 0) for tp in partitions if tp in starts and tp in ends}
+    first = resolve(cluster, options.starting, limits)
+    stop = resolve(cluster, options.ending, limits)
+    return {tp: _clamp(tp, first[tp], stop[tp], limits[tp], options) for tp in limits}
+
+
+def resolve(
+    cluster: Cluster, spec: OffsetSpec, limits: dict[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, int]:
+    """The offset that `spec` means for each partition; `limits` are the start and the end of their logs."""
+    if spec.kind == "timestamp":
+        return _resolve_times(cluster, spec, limits)
+    offsets: dict[TopicPartition, int] = {}
+    for tp, (start, end) in limits.items():
+        number = spec.of(tp)
+        offsets[tp] = start if number == EARLIEST else end if number in (LATEST, None) else number
+    return offsets
+
+
+def _resolve_times(
+    cluster: Cluster, spec: OffsetSpec, limits: dict[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, int]:
+    times = {tp: ms for tp in limits if (ms := spec.of(tp)) is not None}
+    found = cluster.list_offsets(times)
+    too_new = [tp for tp in times if found.get(tp) is None]
+    if too_new and spec.missing_timestamp == "error":
+        raise OptionError(
+            f"{partition_list(too_new)}: no record is as new as the timestamp asked for; "
+            "startingOffsetsByTimestampStrategy=latest starts at the end there"
+        )
+    return {tp: end if (offset := found.get(tp)) is None else offset for tp, (_, end) in limits.items()}
+
+
+def _check_covers(spec: OffsetSpec, partitions: Iterable[TopicPartition], option: str) -> None:
+    """Offsets given one by one must name every partition and no other, as in Spark's own source."""
+    if spec.is_everywhere or spec.kind == "timestamp":
+        return
+    partitions = set(partitions)
+    missing, foreign = sorted(partitions - set(spec.by_partition)), sorted(set(spec.by_partition) - partitions)
+    if missing:
+        raise OptionError(
+            f"{option} has nothing for {partition_list(missing)}: name every partition, -1 is latest, -2 earliest"
+        )
+    if foreign:
+        raise OptionError(f"{option} names {partition_list(foreign)}, which this read does not cover")
+
+
+def _clamp(tp: TopicPartition, first: int, stop: int, limits: tuple[int, int], options: ReadOptions) -> tuple[int, int]:
+    start, end = limits
+    if first < start or stop > end:
+        reason = f"{tp}: [{first}, {stop}) was asked for, the log holds [{start}, {end})"
+        if options.fail_on_data_loss:
+            raise DataLossError(f"{reason}. Set failOnDataLoss=false to read what there is")
+        log.warning("%s; reading what there is, as failOnDataLoss=false says", reason)
+    first, stop = max(first, start), min(stop, end)
+    return first, max(first, stop)

@@ -1,0 +1,55 @@
+"""A local Spark session with the data source in it, and the one line that adds the source to any other session."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kohort.spark import java
+from kohort.spark.source import KohortDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+"""What suits one machine. Unix sockets between the JVM and its Python workers carry 15-30 % more rows."""
+
+
+def session(
+    app_name: str = "kohort", master: str = "local[*]", config: Mapping[str, object] | None = None
+) -> SparkSession:
+    """A Spark session on this machine that knows `format("kohort")`; `config` holds Spark's own settings."""
+    from pyspark.sql import SparkSession
+
+    java.prepare()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in {**LOCAL_DEFAULTS, **(config or {})}.items():
+        builder = builder.config(name, str(value))
+    spark = builder.getOrCreate()
+    if not _installed():
+        register(spark)
+    return spark
+
+
+def _installed() -> bool:
+    """Where the package is installed, the workers' Python finds pyspark_kohort by itself."""
+    try:
+        importlib.metadata.distribution("kohort")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("kohort")` known to a session. The workers' Python needs kohort installed, or in --py-files."""
+    spark.dataSource.register(KohortDataSource)

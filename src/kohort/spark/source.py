@@ -1,0 +1,49 @@
+"""The data source class Spark sees: checks options and hands out readers and writers. No work is done here."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from kohort.spark.options import parse_read_options, parse_write_options
+from kohort.spark.schema import check_schema, full_schema
+
+
+class KohortDataSource(DataSource):
+    """Kafka topics as rows: bounded reads, streams that are members of a consumer group, sinks."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kohort"
+
+    def schema(self) -> StructType:
+        include = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
+        return full_schema(include)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from kohort.spark.batch import BatchReader
+
+        return BatchReader(parse_read_options(self.options, "batch"), check_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from kohort.spark.stream import StreamReader
+
+        return StreamReader(parse_read_options(self.options, "stream"), check_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from kohort.spark.sink import BatchWriter, check_columns
+
+        options = parse_write_options(self.options)
+        return BatchWriter(options, check_columns(schema, options, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from kohort.spark.sink import StreamWriter, check_columns
+
+        options = parse_write_options(self.options)
+        return StreamWriter(options, check_columns(schema, options, overwrite))
