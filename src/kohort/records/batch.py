@@ -33,6 +33,7 @@ __all__ = [
     "build_batch",
     "check_crc",
     "iter_batches",
+    "next_offset",
     "patch_batch",
     "read_header",
     "read_records",
@@ -60,6 +61,7 @@ CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
 _HEADER = Struct(">qiibIhiqqqhii")
+_EXTENT = Struct(">qi11xi")
 _AFTER_CRC = Struct(">hiqqqhii")
 _PREFIX = Struct(">qiibI")
 _LENGTH = Struct(">i")
@@ -185,6 +187,21 @@ def iter_batches(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         pos = next_pos
     if pos < end:
         _check_prefix(buf, pos)
+
+
+def next_offset(buf: Buffer) -> int | None:
+    """Where a consumer goes on after this fetch: past its last complete batch, or None if it has none. Headers only."""
+    pos, end, offset = 0, len(buf), None
+    while end - pos >= HEADER_SIZE:
+        base_offset, length, last_offset_delta = _EXTENT.unpack_from(buf, pos)
+        next_pos = pos + length + LOG_OVERHEAD
+        if next_pos > end:
+            break
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            raise CorruptBatch(f"a batch length of {length} is less than its header needs")
+        offset = base_offset + last_offset_delta + 1
+        pos = next_pos
+    return offset
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:

@@ -103,6 +103,8 @@ def _compress_xerial(data: memoryview) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, max_size: int) -> memoryview:
+    if not data:
+        raise CorruptBatch("the snappy stream is empty")
     blocks = _xerial_blocks(data) if data[:8] == _XERIAL_MAGIC else [data]
     try:
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]

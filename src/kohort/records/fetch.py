@@ -34,13 +34,16 @@ def decode_records(
     aborted: Iterable[tuple[int, int]] = (),
     check_crc: bool = True,
     max_size: int = DEFAULT_MAX_SIZE,
+    use_kernel: bool = True,
 ) -> list[Record]:
     """The records of [from_offset, to_offset) in a fetched buffer; control records are left out.
 
     `aborted` are the (producer id, first offset) pairs of a read_committed fetch. A consumer that makes records of its
     own is faster with `decode_lists`.
     """
-    lists = decode_lists(buf, from_offset, to_offset, aborted=aborted, check_crc=check_crc, max_size=max_size)
+    lists = decode_lists(
+        buf, from_offset, to_offset, aborted=aborted, check_crc=check_crc, max_size=max_size, use_kernel=use_kernel
+    )
     return list(
         map(
             tuple.__new__,
@@ -58,11 +61,12 @@ def decode_lists(
     aborted: Iterable[tuple[int, int]] = (),
     check_crc: bool = True,
     max_size: int = DEFAULT_MAX_SIZE,
+    use_kernel: bool = True,
 ) -> RecordLists:
     """Like `decode_records`, as one list per field."""
     wanted = Wanted(from_offset, to_offset, tuple(aborted), check_crc, max_size=max_size)
     lists = RecordLists([], [], [], [], [], [])
-    kernel = _kernel.load()
+    kernel = _kernel.load() if use_kernel else None
     if kernel is None:
         _decode_plainly(buf, wanted, lists)
     else:

@@ -28,7 +28,7 @@ MAX_OFFSET = 2**63 - 1
 MIN_RECORD_SIZE = 7
 
 _SCAN_CAPACITY = 1024
-_GROUP_BYTES = 32 * 1024 * 1024
+GROUP_BYTES = 32 * 1024 * 1024
 
 
 class Wanted(NamedTuple):
@@ -66,7 +66,7 @@ def plan_groups(kernel: Kernel, buf: Buffer, address: int, wanted: Wanted) -> It
             wanted.from_offset,
             wanted.to_offset,
             wanted.max_rows,
-            _GROUP_BYTES,
+            GROUP_BYTES,
             wanted.check_crc,
             batches,
             _SCAN_CAPACITY,
@@ -111,7 +111,7 @@ def _sorted_out(
             raise CorruptBatch(f"{batch.data_len} bytes cannot hold {batch.count} records")
         group.append(Segment(source, start + number * sizeof(Batch), 1, batch.count))
         size += batch.data_len
-        if size >= _GROUP_BYTES:
+        if size >= GROUP_BYTES:
             yield group
             group, size = [], 0
     if group:
