@@ -1,0 +1,518 @@
+"""A segment in files, in Kafka's format: NNN.log, .index, .timeindex and, after an abort, .txnindex.
+
+Appends are one write. Reads are slices of a memory map; only what was written after the map was made, and is small,
+is read with pread, which is cheaper than a new map up to some 128 KB (1.4 us against 13 us for 1 KB). Index entries
+of the active segment stay in memory until it is sealed, flushed or closed: after a crash they are rebuilt anyway.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from kohort.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
+from kohort.storage.checkpoints import read_file
+from kohort.storage.errors import StorageError
+from kohort.storage.handles import Handles
+from kohort.storage.index import OffsetIndex, TimeIndex
+from kohort.storage.log import AbortedTxn, Buffer
+from kohort.storage.segment import LOCATE, LOG_OVERHEAD, Segment
+
+LOG, INDEX, TIME_INDEX, TXN_INDEX = ".log", ".index", ".timeindex", ".txnindex"
+SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
+
+_ABORTED = Struct(">hqqqq")
+_PREAD_BYTES = 128 * 1024
+_UNMAPPED_BYTES = 1024 * 1024  # a map may lag that far behind the end of the active segment
+_JOIN_BYTES = 32 * 1024
+_MAX_PARTS = 512
+_PROBE_BYTES = 128 * 1024
+_RETRIES_FOR_SHORT_WRITES = 1000
+
+
+def file_name(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+class LocalSegment(Segment):
+    """Opens its files when they are needed; `Handles` closes those of segments that have not been used for long."""
+
+    __slots__ = (
+        "_aborted",
+        "_fd",
+        "_index",
+        "_interval",
+        "_map",
+        "_saved_offsets",
+        "_saved_times",
+        "_time_index",
+        "_torn",
+        "_unindexed",
+        "_warm_from",
+        "directory",
+        "handles",
+        "newest",
+        "newest_offset",
+        "sealed",
+        "suffix",
+        "used",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        *,
+        handles: Handles,
+        index_interval_bytes: int,
+        created_ms: int,
+        suffix: str = "",
+    ) -> None:
+        super().__init__(base_offset, created_ms)
+        self.directory = directory
+        self.suffix = suffix
+        self.handles = handles
+        self.sealed = False
+        self.used = False  # since Handles last looked
+        self.newest: int | None = -1  # largest timestamp; None until it is read from the time index
+        self.newest_offset = base_offset
+        self._interval = index_interval_bytes
+        self._index: OffsetIndex | None = OffsetIndex(base_offset)
+        self._time_index: TimeIndex | None = TimeIndex(base_offset)
+        self._saved_offsets = self._saved_times = 0  # entries that are in the files
+        self._unindexed = 0  # bytes since the last index entry
+        self._aborted: list[AbortedTxn] | None = []
+        self._fd: int | None = None
+        self._map: memoryview | None = None
+        self._torn = False  # bytes of a failed write may follow the last good batch
+        self._warm_from = 0  # bytes from here on were written by this process and are in the page cache
+
+    @classmethod
+    def existing(
+        cls,
+        directory: str,
+        base_offset: int,
+        size: int,
+        *,
+        handles: Handles,
+        index_interval_bytes: int,
+        suffix: str = "",
+    ) -> LocalSegment:
+        """A segment whose files are there; nothing is opened yet."""
+        segment = cls(
+            directory,
+            base_offset,
+            handles=handles,
+            index_interval_bytes=index_interval_bytes,
+            created_ms=0,
+            suffix=suffix,
+        )
+        segment.size = segment._warm_from = size
+        segment._index = segment._time_index = segment._aborted = segment.newest = None
+        return segment
+
+    def __repr__(self) -> str:
+        return f"<LocalSegment {self.path(LOG)} {self.size} bytes, offsets below {self.next_offset}>"
+
+    def path(self, kind: str) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{kind}{self.suffix}"
+
+    # --- writing
+
+    def create(self) -> None:
+        """Make the empty log file: its name carries the end of the log across a restart."""
+        self.fd()
+
+    def fd(self) -> int:
+        """A descriptor for appending and reading; stays open until `release`."""
+        if self._fd is None:
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            try:
+                self._fd = os.open(self.path(LOG), flags, 0o644)
+            except OSError as error:
+                raise self._storage_error("open", error) from error
+            self.handles.opened(self)
+        self.used = True
+        return self._fd
+
+    def write(self, parts: Sequence[Buffer], size: int) -> None:
+        fd = self.fd()
+        try:
+            if self._torn:
+                os.ftruncate(fd, self.size)
+                self._torn = False
+            if size <= _JOIN_BYTES:
+                written = os.write(fd, b"".join(parts))
+            elif len(parts) <= _MAX_PARTS:
+                written = os.writev(fd, parts)
+            else:
+                written = os.write(fd, b"".join(parts))
+            if written < size:
+                self._write_rest(fd, b"".join(parts), written)
+        except OSError as error:
+            self._torn = True
+            self._drop_torn_bytes(fd)
+            raise self._storage_error("append to", error) from error
+
+    def _write_rest(self, fd: int, data: bytes, written: int) -> None:
+        """A short write: a disk that fills up (the next write says so), or a signal."""
+        for _ in range(_RETRIES_FOR_SHORT_WRITES):
+            written += os.write(fd, memoryview(data)[written:])
+            if written == len(data):
+                return
+        raise OSError("the file system keeps cutting writes short")
+
+    def _drop_torn_bytes(self, fd: int) -> None:
+        try:
+            os.ftruncate(fd, self.size)
+            self._torn = False
+        except OSError:
+            pass  # tried again before the next write; recovery would drop them too
+
+    def added(self, last_offset: int, size: int, max_timestamp: int) -> None:
+        newest = self.newest
+        if newest is None:
+            newest = self.max_timestamp
+        if max_timestamp > newest:
+            self.newest, self.newest_offset = max_timestamp, last_offset
+        if self._unindexed > self._interval:
+            self.index.append(last_offset, self.size)
+            self.time_index.maybe_append(self.newest, self.newest_offset)  # type: ignore[arg-type]
+            self._unindexed = 0
+        self._unindexed += size
+        self.size += size
+
+    def truncate(self, size: int, next_offset: int) -> None:
+        """Cut the file after the batch that ends at `size`."""
+        os.ftruncate(self.fd(), size)
+        self.size = size
+        self.next_offset = next_offset
+        self._map = None
+
+    # --- indexes
+
+    @property
+    def index(self) -> OffsetIndex:
+        if self._index is None:
+            self._load_indexes()
+            assert self._index is not None
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._load_indexes()
+            assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def index_entries(self) -> int:
+        return 0 if self._index is None else len(self._index)
+
+    def _load_indexes(self) -> None:
+        """Read the index files; where they are missing or damaged, rebuild them from the log."""
+        offsets, times = read_file(self.path(INDEX)), read_file(self.path(TIME_INDEX))
+        try:
+            if self.size and (offsets is None or times is None):
+                raise ValueError("no index")
+            index = OffsetIndex.decode(self.base_offset, offsets or b"")
+            time_index = TimeIndex.decode(self.base_offset, times or b"")
+            if len(index) and index.positions[-1] >= self.size:
+                raise ValueError("an index that points beyond the log")
+        except ValueError:
+            self.rebuild_indexes()
+            return
+        self._index, self._time_index = index, time_index
+        self._saved_offsets, self._saved_times = len(index), len(time_index)
+        self._unindexed = self.size - (index.positions[-1] if len(index) else 0)
+        self.newest, self.newest_offset = time_index.last()
+        self.handles.opened(self)
+
+    def reset_indexes(self) -> None:
+        """Start over: `added` will be told of every batch again."""
+        self._index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        self._saved_offsets = self._saved_times = -1
+        self._unindexed = 0
+        self.newest, self.newest_offset = -1, self.base_offset
+
+    def rebuild_indexes(self) -> None:
+        size = self.size
+        self.reset_indexes()
+        self.size = 0
+        try:
+            for _, _, header in self._batches_within(0, size):
+                self.added(header.last_offset, header.size, header.max_timestamp)
+        finally:
+            self.size = size
+        if self.sealed:
+            self.save_indexes()
+
+    def save_indexes(self, *, last: bool = True) -> None:
+        """Bring the index files up to date; `last` also notes the largest timestamp, as a sealed segment has it."""
+        if self._index is None or self._time_index is None:
+            return
+        if last and self.newest is not None and self.newest >= 0:
+            self._time_index.maybe_append(self.newest, self.newest_offset)
+        self._saved_offsets = self._save(INDEX, self._index, self._saved_offsets)
+        self._saved_times = self._save(TIME_INDEX, self._time_index, self._saved_times)
+
+    def _save(self, kind: str, index: OffsetIndex | TimeIndex, saved: int) -> int:
+        if saved == len(index) and (saved or os.path.exists(self.path(kind))):
+            return saved
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if saved > 0 else os.O_TRUNC)
+        try:
+            fd = os.open(self.path(kind), flags, 0o644)
+            try:
+                data = index.encode(max(saved, 0))
+                if os.write(fd, data) != len(data):
+                    raise OSError("short write")
+            finally:
+                os.close(fd)
+        except OSError:
+            # An index can always be rebuilt; half a one is worse than none.
+            try:
+                os.unlink(self.path(kind))
+            except OSError:
+                pass
+            return -1
+        return len(index)
+
+    @property
+    def max_timestamp(self) -> int:
+        if self.newest is None:
+            self._load_indexes()
+        assert self.newest is not None
+        return self.newest
+
+    def scan_tail(self) -> None:
+        """After a clean start: where the active segment ends, which the indexes only say approximately."""
+        index = self.index
+        position = index.positions[-1] if len(index) else 0
+        self.next_offset = self.base_offset
+        for _, _, header in self._batches_within(position, self.size):
+            self.next_offset = header.next_offset
+            if header.max_timestamp > self.max_timestamp:
+                self.newest, self.newest_offset = header.max_timestamp, header.last_offset
+        if self.size:
+            self.first_timestamp = read_header(self.view(0, HEADER_SIZE)).max_timestamp
+
+    # --- reading
+
+    def view(self, start: int, end: int) -> memoryview:
+        """The bytes of the log file between two positions; valid for as long as it is held."""
+        mapped = self._map
+        if mapped is None or end > len(mapped):
+            if end - start <= _PREAD_BYTES and self.size - (0 if mapped is None else len(mapped)) <= _UNMAPPED_BYTES:
+                return self._pread(start, end)
+            mapped = self._remap()
+        self.used = True
+        return mapped[start:end]
+
+    def _pread(self, start: int, end: int) -> memoryview:
+        try:
+            data = os.pread(self.fd(), end - start, start)
+        except OSError as error:
+            raise self._storage_error("read", error) from error
+        if len(data) < end - start:
+            raise StorageError(f"{self.path(LOG)} is shorter than it was: has it been changed by hand?")
+        return memoryview(data)
+
+    def _remap(self) -> memoryview:
+        """Map the whole file. Maps in use by earlier reads live on until those views are dropped."""
+        try:
+            fd = os.open(self.path(LOG), os.O_RDONLY | os.O_CLOEXEC) if self._fd is None else self._fd
+            try:
+                mapped = memoryview(mmap.mmap(fd, self.size, prot=mmap.PROT_READ))
+            finally:
+                if fd != self._fd:
+                    os.close(fd)
+        except (OSError, ValueError) as error:
+            raise self._storage_error("map", error) from error
+        self._map = mapped
+        self.handles.opened(self)
+        return mapped
+
+    def read(
+        self, offset: int, max_bytes: int, max_offset: int | None, at_least_one: bool
+    ) -> tuple[list[memoryview], bool]:
+        index = self.index
+        size = self.size
+        position, length = self._locate(offset, index.lookup(offset))
+        if position == size:
+            return [], True
+        if max_offset is not None:
+            size = self._locate(max_offset, max(index.lookup(max_offset), position))[0]
+            if size <= position:
+                return [], False
+        end = position + max_bytes
+        if end >= size:
+            return [self.view(position, size)], size == self.size
+        if max_bytes < length:
+            return ([self.view(position, position + length)] if at_least_one else []), False
+        return [self.view(position, self._floor(position, end))], False
+
+    def _locate(self, offset: int, position: int) -> tuple[int, int]:
+        """Position and size of the first batch from `position` on that reaches `offset`; (size, 0) where none does."""
+        size = self.size
+        while position < size:
+            # one look usually covers the stretch between two index entries
+            chunk = self.view(position, min(position + max(self._interval, 4096) + HEADER_SIZE, size))
+            pos, limit = 0, len(chunk) - LOCATE.size
+            while pos <= limit:
+                base_offset, length, delta = LOCATE.unpack_from(chunk, pos)
+                if base_offset + delta >= offset:
+                    return position + pos, length + LOG_OVERHEAD
+                pos += length + LOG_OVERHEAD
+            if pos == 0:
+                raise StorageError(f"{self.path(LOG)} is damaged at byte {position}")
+            position += pos
+        return size, 0
+
+    def _floor(self, start: int, end: int) -> int:
+        """The end of the last batch that ends at `end` or before it."""
+        position = max(self.index.floor_position(end), start)
+        chunk = self.view(position, min(end + HEADER_SIZE, self.size))
+        pos, room = 0, end - position
+        while pos + LOCATE.size <= len(chunk):
+            next_pos = pos + LOCATE.unpack_from(chunk, pos)[1] + LOG_OVERHEAD
+            if next_pos > room:
+                break
+            pos = next_pos
+        return position + pos
+
+    def batches(self, offset: int) -> Iterator[tuple[Buffer, int, BatchHeader]]:
+        position = self._locate(offset, self.index.lookup(offset))[0]
+        return self._batches_within(position, self.size)
+
+    def _batches_within(self, position: int, size: int) -> Iterator[tuple[Buffer, int, BatchHeader]]:
+        if position >= size:
+            return
+        view = self.view(0, size)
+        while position < size:
+            header = read_header(view, position)
+            if position + header.size > size:
+                raise CorruptBatch(f"the batch at byte {position} of {self.path(LOG)} is cut off")
+            yield view, position, header
+            position += header.size
+
+    def seek_timestamp(self, timestamp: int) -> int:
+        return self.time_index.lookup(timestamp)
+
+    def last_modified_ms(self) -> int:
+        try:
+            return os.stat(self.path(LOG)).st_mtime_ns // 1_000_000
+        except OSError:
+            return self.created_ms
+
+    def cold_range(self, offset: int, max_bytes: int) -> tuple[int, int] | None:
+        """The stretch of the file a read would have to wait for: a byte here and there is asked for without waiting."""
+        start = self.index.lookup(offset)
+        end = min(start + max_bytes, self.size, self._warm_from)
+        if start >= end or not hasattr(os, "RWF_NOWAIT"):
+            return None
+        byte = [bytearray(1)]
+        fd = self.fd()
+        for position in (*range(start, end, _PROBE_BYTES), end - 1):
+            try:
+                os.preadv(fd, byte, position, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return start, end
+            except OSError:
+                return None  # a file system that cannot tell
+        return None
+
+    def reader(self) -> LocalSegment:
+        """An independent view of a sealed segment for another thread."""
+        segment = LocalSegment.existing(
+            self.directory,
+            self.base_offset,
+            self.size,
+            handles=Handles(),
+            index_interval_bytes=self._interval,
+            suffix=self.suffix,
+        )
+        segment.next_offset = self.next_offset
+        segment.sealed = True
+        return segment
+
+    # --- aborted transactions
+
+    @property
+    def aborted(self) -> list[AbortedTxn]:
+        if self._aborted is None:
+            data = read_file(self.path(TXN_INDEX)) or b""
+            whole = data[: len(data) - len(data) % _ABORTED.size]
+            self._aborted = [AbortedTxn(*entry[1:]) for entry in _ABORTED.iter_unpack(whole)]
+        return self._aborted
+
+    def add_aborted(self, txn: AbortedTxn) -> None:
+        aborted = self.aborted
+        try:
+            fd = os.open(self.path(TXN_INDEX), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(fd, _ABORTED.pack(0, *txn))
+            finally:
+                os.close(fd)
+        except OSError:
+            pass  # kept in memory; recovery rebuilds the file
+        aborted.append(txn)
+
+    def reset_aborted(self) -> None:
+        self._aborted = []
+        try:
+            os.unlink(self.path(TXN_INDEX))
+        except OSError:
+            pass
+
+    # --- files
+
+    def seal(self) -> None:
+        self.sealed = True
+        self.save_indexes()
+
+    def sync(self, kinds: Sequence[str] = SUFFIXES) -> None:
+        """Bring the segment's files to the disk."""
+        for kind in kinds:
+            try:
+                fd = os.open(self.path(kind), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+
+    def rename(self, suffix: str) -> None:
+        for kind in SUFFIXES:
+            old = self.path(kind)
+            new = old[: len(old) - len(self.suffix)] + suffix
+            try:
+                os.rename(old, new)
+            except FileNotFoundError:
+                pass
+        self.suffix = suffix
+
+    def delete(self) -> None:
+        """Remove the files. Views of the map stay valid, since the kernel keeps an unlinked file that is mapped."""
+        self.release()
+        for kind in SUFFIXES:
+            try:
+                os.unlink(self.path(kind))
+            except FileNotFoundError:
+                pass
+
+    def release(self) -> None:
+        """Let go of descriptors and maps; they are opened again when needed."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+        self._map = None
+        if self.sealed and self._saved_offsets >= 0 and self._index is not None:
+            self._index = self._time_index = None
+
+    def _storage_error(self, what: str, error: Exception) -> StorageError:
+        reason = getattr(error, "strerror", None) or str(error)
+        return StorageError(f"cannot {what} {self.path(LOG)}: {reason}; nothing was kept of it, free space and retry")

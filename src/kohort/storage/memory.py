@@ -1,0 +1,197 @@
+"""A log in memory behind the same interface, deterministic, with faults that a test or a simulator injects."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kohort.records.batch import BatchHeader, read_header
+from kohort.storage.config import LogConfig
+from kohort.storage.epochs import LeaderEpochs
+from kohort.storage.errors import StorageError
+from kohort.storage.log import AbortedTxn, Buffer, FlushCallback
+from kohort.storage.producers import ProducerStates
+from kohort.storage.segment import Segment
+from kohort.storage.segmented import SegmentedLog
+
+MAX_SEGMENT_BYTES = 16 * 1024 * 1024  # retention frees whole segments, and memory is dearer than disk
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong next. Error numbers are errno's, each used once."""
+
+    append_errors: deque[int] = field(default_factory=deque)
+    flush_errors: deque[int] = field(default_factory=deque)
+    hold_flushes: bool = False  # a slow disk: flushes wait for `MemoryLog.release_flushes`
+
+
+class MemorySegment(Segment):
+    """Batches as the bytes they arrived in."""
+
+    __slots__ = ("_aborted", "_chunks", "_ends", "_last_offsets", "_newest", "_pending")
+
+    def __init__(self, base_offset: int, created_ms: int) -> None:
+        super().__init__(base_offset, created_ms)
+        self._chunks: list[bytes] = []
+        self._last_offsets: list[int] = []
+        self._ends: list[int] = []  # position of the end of each batch
+        self._newest: list[int] = []  # largest timestamp up to each batch
+        self._aborted: list[AbortedTxn] = []
+        self._pending = b""
+
+    @property
+    def max_timestamp(self) -> int:
+        return self._newest[-1] if self._newest else -1
+
+    @property
+    def aborted(self) -> list[AbortedTxn]:
+        return self._aborted
+
+    def add_aborted(self, txn: AbortedTxn) -> None:
+        self._aborted.append(txn)
+
+    def write(self, parts: Sequence[Buffer], size: int) -> None:
+        self._pending = b"".join(parts)
+
+    def added(self, last_offset: int, size: int, max_timestamp: int) -> None:
+        pending = self._pending
+        if len(pending) == size:
+            chunk, self._pending = pending, b""
+        else:
+            chunk, self._pending = pending[:size], pending[size:]
+        self.size += size
+        self._chunks.append(chunk)
+        self._last_offsets.append(last_offset)
+        self._ends.append(self.size)
+        self._newest.append(max(max_timestamp, self._newest[-1]) if self._newest else max_timestamp)
+
+    def read(
+        self, offset: int, max_bytes: int, max_offset: int | None, at_least_one: bool
+    ) -> tuple[list[memoryview], bool]:
+        ends, count = self._ends, len(self._ends)
+        first = bisect_left(self._last_offsets, offset)
+        start = ends[first - 1] if first else 0
+        limit = count if max_offset is None else bisect_left(self._last_offsets, max_offset)
+        end = min(bisect_right(ends, start + max_bytes), limit)
+        if end <= first < limit and at_least_one:
+            end = first + 1
+        return list(map(memoryview, self._chunks[first:end])), end >= count
+
+    def batches(self, offset: int) -> Iterator[tuple[Buffer, int, BatchHeader]]:
+        for chunk in self._chunks[bisect_left(self._last_offsets, offset) :]:
+            yield chunk, 0, read_header(chunk)
+
+    def seek_timestamp(self, timestamp: int) -> int:
+        slot = bisect_left(self._newest, timestamp)
+        return self._last_offsets[slot] if slot < len(self._newest) else self.next_offset
+
+    def last_modified_ms(self) -> int:
+        return self.created_ms
+
+    def release(self) -> None:
+        pass
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop the batches that reach `end_offset` or beyond."""
+        count = bisect_left(self._last_offsets, end_offset)
+        for column in (self._chunks, self._last_offsets, self._ends, self._newest):
+            del column[count:]  # type: ignore[attr-defined]
+        self.size = self._ends[-1] if self._ends else 0
+        self.next_offset = self._last_offsets[-1] + 1 if self._last_offsets else self.base_offset
+        self._aborted = [txn for txn in self._aborted if txn.last_offset < end_offset]
+
+
+class MemoryLog(SegmentedLog):
+    """Flushes are instant unless held; `crash` loses what was not flushed."""
+
+    def __init__(self, topic: str, partition: int, config: LogConfig, *, now_ms: int = 0) -> None:
+        self.faults = Faults()
+        self._held: deque[tuple[int, FlushCallback | None]] = deque()
+        super().__init__(topic, partition, config, now_ms=now_ms)
+
+    def _use(self, config: LogConfig) -> None:
+        super()._use(config)
+        self._segment_bytes = min(self._segment_bytes, MAX_SEGMENT_BYTES)
+
+    def _writable_segment(self, size: int, next_offset: int, newest: int, now_ms: int) -> Segment:
+        if self.faults.append_errors:
+            reason = os.strerror(self.faults.append_errors.popleft())
+            raise StorageError(f"cannot append to {self.topic}-{self.partition}: {reason}; nothing was kept of it")
+        return super()._writable_segment(size, next_offset, newest, now_ms)
+
+    def roll(self, now_ms: int) -> Segment:
+        segment = super().roll(now_ms)
+        if self.config.retention_bytes >= 0 and self.config.delete and len(self.segments) > 2:
+            self.enforce_retention(now_ms)
+        return segment
+
+    def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
+        return MemorySegment(base_offset, now_ms)
+
+    def _create_cleaned(self, first: Segment) -> Segment:
+        return MemorySegment(first.base_offset, first.created_ms)
+
+    def _swap(self, group: list[Segment], cleaned: Segment) -> None:
+        pass  # the list of segments is all there is
+
+    def flush(self) -> None:
+        failures: list[StorageError | None] = []
+        self._held.append((self.end_offset, failures.append))
+        self.release_flushes()
+        if failures[0] is not None:
+            raise failures[0]
+
+    def flush_async(self, callback: FlushCallback | None = None) -> None:
+        self._unflushed_records = 0
+        self._held.append((self.end_offset, callback))
+        if not self.faults.hold_flushes:
+            self.release_flushes()
+
+    def release_flushes(self, count: int | None = None) -> int:
+        """Let held flushes (or the first `count` of them) come true; returns how many did."""
+        done = 0
+        while self._held and (count is None or done < count):
+            offset, callback = self._held.popleft()
+            if self.faults.flush_errors and self.failure is None:
+                reason = os.strerror(self.faults.flush_errors.popleft())
+                self.failure = StorageError(f"cannot sync {self.topic}-{self.partition}: {reason}; the log is offline")
+            if self.failure is None:
+                self.durable_offset = max(self.durable_offset, offset)
+            done += 1
+            if callback is not None:
+                callback(self.failure)
+        return done
+
+    def crash(self, *, end_offset: int | None = None) -> None:
+        """Power is lost: the log comes back as the disk has it, with the batches below `durable_offset` or, where part
+        of the rest happened to be written, below `end_offset`. State is rebuilt as recovery does it."""
+        keep = self.durable_offset if end_offset is None else max(end_offset, self.durable_offset)
+        self._held.clear()
+        self.failure = None
+        while len(self.segments) > 1 and self.active.base_offset >= keep:
+            self.segments.pop()
+        for segment in self.segments[-1:]:
+            assert isinstance(segment, MemorySegment)
+            segment.truncate(keep)
+            if segment.size == 0:
+                segment.first_timestamp = -1
+            self.end_offset = segment.next_offset
+        if self.segments and self.end_offset < keep <= self.active.next_offset:
+            self.end_offset = keep
+        self.durable_offset = min(self.durable_offset, self.end_offset)
+        self.epochs = LeaderEpochs(entry for entry in self.epochs.entries() if entry[1] < self.end_offset)
+        self._rebuild_producers()
+
+    def _rebuild_producers(self) -> None:
+        self.producers = ProducerStates()
+        for segment in self.segments:
+            for buf, pos, header in segment.batches(self.start_offset):
+                if header.producer_id >= 0:
+                    self._track(segment, header, header.base_offset, buf, pos)
+
+    def close(self) -> None:
+        self.flush()

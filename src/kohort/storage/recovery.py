@@ -1,0 +1,270 @@
+"""Opening the log of a directory: leftovers of a crash are resolved, a torn tail is cut, producers are rebuilt.
+
+After a clean shutdown nothing is scanned. Otherwise every segment from the recovery point on is read: batches that are
+whole, in order and have the right CRC stay; the first one that is not ends the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from itertools import pairwise
+from struct import error as struct_error
+from typing import NamedTuple
+
+from kohort.records.batch import BatchHeader, RecordsError, check_crc, read_header
+from kohort.storage import checkpoints
+from kohort.storage.epochs import LeaderEpochs
+from kohort.storage.local import SNAPSHOT, LocalLog
+from kohort.storage.local_segment import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LOG,
+    SWAP,
+    TIME_INDEX,
+    TXN_INDEX,
+    LocalSegment,
+    file_name,
+)
+from kohort.storage.producers import AppendedBatch, ProducerStates, decode_snapshot
+
+logger = logging.getLogger(__name__)
+
+_DEEPEN_BYTES = 1024 * 1024
+
+
+class Checkpoint(NamedTuple):
+    """What the store remembers of a log outside its directory."""
+
+    recovery_point: int = 0
+    start_offset: int = 0
+    first_dirty_offset: int = 0
+
+
+def load(log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int) -> None:
+    """Fill a new LocalLog from its directory."""
+    names = _list_files(log.directory)
+    _finish_swaps(log, names)
+    log.segments = _open_segments(log, names)
+    log.snapshots = sorted(_offset_of(name) for name in names if name.endswith(SNAPSHOT))
+    log.epochs = LeaderEpochs(checkpoints.read_epochs(f"{log.directory}/{checkpoints.LEADER_EPOCH_CHECKPOINT}"))
+    before = log.epochs.entries()
+    recovered_from = None if clean else _recover_segments(log, checkpoint.recovery_point)
+    if clean and log.segments:
+        log.active.scan_tail()
+    _set_offsets(log, checkpoint, clean)
+    log.epochs.truncate_from_end(log.end_offset)
+    log.epochs.truncate_from_start(log.start_offset)
+    if log.epochs.entries() != before:
+        log._save_epochs()
+    _load_producers(log, recovered_from, clean)
+    log.producers.expire(now_ms, log.producer_expiration_ms)
+
+
+def _offset_of(name: str) -> int:
+    return int(name[:20])
+
+
+def _list_files(directory: str) -> dict[str, int]:
+    """File names and sizes; temporary files of a crash are removed."""
+    names: dict[str, int] = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.endswith((DELETED, ".tmp")):
+                os.unlink(entry.path)
+            elif entry.name[:20].isdigit():
+                names[entry.name] = entry.stat().st_size if LOG in entry.name else 0
+    return names
+
+
+def _finish_swaps(log: LocalLog, names: dict[str, int]) -> None:
+    """A compaction was cut short: undo it while .cleaned files are left, complete it once all are .swap."""
+    cleaned = [name for name in names if name.endswith(CLEANED)]
+    swaps = [name for name in names if name.endswith(SWAP)]
+    if not cleaned and not swaps:
+        return
+    undone_from = min(map(_offset_of, cleaned), default=None)
+    for name in cleaned + [name for name in swaps if undone_from is not None and _offset_of(name) >= undone_from]:
+        os.unlink(f"{log.directory}/{name}")
+        del names[name]
+    for name in sorted(name for name in names if name.endswith(LOG + SWAP)):
+        _replace_by_swap(log, names, _offset_of(name))
+    for name in [name for name in names if name.endswith(SWAP)]:
+        final = name.removesuffix(SWAP)
+        os.rename(f"{log.directory}/{name}", f"{log.directory}/{final}")
+        names[final] = names.pop(name)
+
+
+def _replace_by_swap(log: LocalLog, names: dict[str, int], base_offset: int) -> None:
+    swap = LocalSegment.existing(
+        log.directory,
+        base_offset,
+        names[file_name(base_offset) + LOG + SWAP],
+        handles=log.handles,
+        index_interval_bytes=log.config.index_interval_bytes,
+        suffix=SWAP,
+    )
+    swap.scan_tail()
+    log.handles.forget(swap)
+    swap.release()
+    end = max(swap.next_offset, base_offset + 1)
+    for name in list(names):
+        if name.endswith((LOG, INDEX, TIME_INDEX, TXN_INDEX)) and base_offset <= _offset_of(name) < end:
+            os.unlink(f"{log.directory}/{name}")
+            del names[name]
+
+
+def _open_segments(log: LocalLog, names: dict[str, int]) -> list[LocalSegment]:
+    segments = [
+        LocalSegment.existing(
+            log.directory,
+            _offset_of(name),
+            names[name],
+            handles=log.handles,
+            index_interval_bytes=log.config.index_interval_bytes,
+        )
+        for name in sorted(names)
+        if name.endswith(LOG)
+    ]
+    bases = {segment.base_offset for segment in segments}
+    for name in names:
+        if name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) and _offset_of(name) not in bases:
+            os.unlink(f"{log.directory}/{name}")
+    for segment, following in pairwise(segments):
+        segment.next_offset = following.base_offset
+        segment.sealed = True
+    return segments
+
+
+def _recover_segments(log: LocalLog, recovery_point: int) -> int | None:
+    """Check everything that may not have reached the disk; the base offset of the first segment looked at."""
+    first = next(
+        (i for i, s in enumerate(log.segments) if i + 1 == len(log.segments) or s.next_offset > recovery_point), None
+    )
+    if first is None:
+        return None
+    recovered_from = log.segments[first].base_offset
+    for i in range(first, len(log.segments)):
+        segment = log.segments[i]
+        lost = _recover_segment(log, segment)
+        if lost:
+            logger.warning(
+                "%s-%d: cut %d bytes after offset %d that a crash left incomplete",
+                log.topic, log.partition, lost, segment.next_offset,
+            )  # fmt: skip
+            for beyond in log.segments[i + 1 :]:
+                beyond.delete()
+            del log.segments[i + 1 :]
+            segment.sealed = False
+            break
+        if segment.sealed:
+            segment.next_offset = log.segments[i + 1].base_offset
+            segment.save_indexes()
+    return recovered_from
+
+
+def _recover_segment(log: LocalLog, segment: LocalSegment) -> int:
+    """Keep the good batches; returns how many bytes had to go."""
+    size = segment.size
+    view = segment.view(0, size) if size else memoryview(b"")
+    segment.reset_indexes()
+    segment.reset_aborted()
+    segment.size = 0
+    next_offset = segment.base_offset
+    while (header := _good_batch(view, segment.size, next_offset)) is not None:
+        if segment.first_timestamp < 0:
+            segment.first_timestamp = header.max_timestamp
+        if header.partition_leader_epoch > log.epochs.latest:
+            log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        segment.added(header.last_offset, header.size, header.max_timestamp)
+        next_offset = header.next_offset
+    segment.next_offset = next_offset
+    lost = size - segment.size
+    if lost:
+        segment.truncate(segment.size, next_offset)
+    return lost
+
+
+def _good_batch(view: memoryview, position: int, next_offset: int) -> BatchHeader | None:
+    if position >= len(view):
+        return None
+    try:
+        header = read_header(view, position)
+    except (RecordsError, struct_error):
+        return None
+    in_order = header.base_offset >= next_offset and header.last_offset_delta >= 0
+    return header if in_order and check_crc(view, position, header) else None
+
+
+def _set_offsets(log: LocalLog, checkpoint: Checkpoint, clean: bool) -> None:
+    log.end_offset = log.segments[-1].next_offset if log.segments else checkpoint.start_offset
+    first = log.segments[0].base_offset if log.segments else log.end_offset
+    log.start_offset = max(checkpoint.start_offset, first)
+    if log.start_offset > log.end_offset:
+        logger.warning(
+            "%s-%d: the log ends before its start %d: starting over there", log.topic, log.partition, log.start_offset
+        )
+        for segment in log.segments:
+            segment.delete()
+        log.segments.clear()
+        log.end_offset = log.start_offset
+    log.durable_offset = log.end_offset if clean else min(checkpoint.recovery_point, log.end_offset)
+    log.first_dirty_offset = max(checkpoint.first_dirty_offset, log.start_offset)
+
+
+def _load_producers(log: LocalLog, recovered_from: int | None, clean: bool) -> None:
+    """From the newest snapshot that can be trusted, then from the records after it."""
+    limit = log.end_offset if recovered_from is None else recovered_from
+    for offset in [offset for offset in log.snapshots if offset > limit]:
+        log._remove_snapshot(offset)
+    position = log.start_offset
+    for offset in reversed(list(log.snapshots)):
+        data = checkpoints.read_file(f"{log.directory}/{file_name(offset)}{SNAPSHOT}")
+        try:
+            log.producers = decode_snapshot(data or b"")
+            position = offset
+            break
+        except ValueError:
+            logger.warning("%s-%d: ignoring the damaged producer snapshot at %d", log.topic, log.partition, offset)
+            log._remove_snapshot(offset)
+    else:
+        if clean:
+            return  # as Kafka: a clean log without a snapshot has no producers
+    _replay(log, position)
+    if clean and len(log.producers):
+        _deepen(log)
+    _remove_stray_snapshots(log)
+
+
+def _replay(log: LocalLog, position: int) -> None:
+    for segment in log.segments:
+        if segment.next_offset > position and segment.size:
+            for buf, pos, header in segment.batches(max(position, segment.base_offset)):
+                if header.producer_id >= 0 and header.base_offset >= position:
+                    log._track(segment, header, header.base_offset, buf, pos)
+
+
+def _deepen(log: LocalLog) -> None:
+    """A snapshot holds one batch a producer, but a client may retry any of its last five: look at the tail for them."""
+    segment = log.active
+    tail = segment.index.floor_position(max(segment.size - _DEEPEN_BYTES, 0))
+    seen = ProducerStates()
+    for _, _, header in segment._batches_within(tail, segment.size):
+        if header.producer_id >= 0 and not header.is_control:
+            seen.appended(header, header.base_offset)
+    for state in log.producers:
+        recent = seen.get(state.producer_id)
+        if recent is not None and state.batches and recent.epoch == state.epoch:
+            batches: list[AppendedBatch] = list(recent.batches)
+            if batches[-1].last_offset == state.batches[-1].last_offset:
+                state.batches.clear()
+                state.batches.extend(batches)
+
+
+def _remove_stray_snapshots(log: LocalLog) -> None:
+    """Snapshots belong to the start of a segment; of the others only the newest is of use."""
+    bases = {segment.base_offset for segment in log.segments}
+    for offset in log.snapshots[:-1]:
+        if offset not in bases:
+            log._remove_snapshot(offset)

@@ -1,0 +1,380 @@
+"""All logs of a broker: a data directory as Kafka lays it out, or memory. Which topics exist is the broker's to say."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kohort.protocol.uuids import from_base64, to_base64
+from kohort.storage import checkpoints
+from kohort.storage.committer import Committer
+from kohort.storage.config import LogConfig
+from kohort.storage.errors import DataDirInUse, StorageError
+from kohort.storage.handles import DEFAULT_LIMIT, Handles
+from kohort.storage.local import LocalLog
+from kohort.storage.log import Compaction, Log
+from kohort.storage.memory import MemoryLog
+from kohort.storage.recovery import Checkpoint, load
+
+ConfigFor = Callable[[str], LogConfig]
+CHECKPOINT_INTERVAL_MS = 60_000
+_PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_CLOSING_THREADS = 8
+_DELETE_SUFFIX = "-delete"
+_locked: set[str] = set()  # POSIX locks do not exclude the own process
+
+
+class Store(ABC):
+    """Logs by topic and partition, topic ids, and a few small files of the broker's own."""
+
+    cluster_id: str
+    node_id: int
+    logs: dict[tuple[str, int], Log]
+    topic_ids: dict[str, bytes]
+
+    @abstractmethod
+    def load(self, config_for: ConfigFor, *, now_ms: int) -> None:
+        """Open every log that is there."""
+
+    @abstractmethod
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int) -> Log:
+        """A new, empty log; ValueError where there is one."""
+
+    @abstractmethod
+    def delete(self, topic: str, partition: int) -> None:
+        """Remove a log and all its records."""
+
+    @abstractmethod
+    def write_file(self, name: str, data: bytes) -> None:
+        """Keep a small file of the broker (topic configs and the like), atomically and durably."""
+
+    @abstractmethod
+    def read_file(self, name: str) -> bytes | None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self.logs.get((topic, partition))
+
+    def partitions(self, topic: str) -> list[int]:
+        return sorted(partition for name, partition in self.logs if name == topic)
+
+    def maintain(self, now_ms: int) -> None:
+        """Retention, expiry, flush.ms of all logs; to be called every few seconds."""
+        for log in self.logs.values():
+            log.maintain(now_ms)
+
+    def compactions(self, now_ms: int) -> Iterator[tuple[Log, Compaction]]:
+        """Rounds that are due: `run` each on any thread, then `finish_compaction` on this one."""
+        for log in list(self.logs.values()):
+            compaction = log.start_compaction(now_ms) if log.config.compact else None
+            if compaction is not None:
+                yield log, compaction
+
+    @abstractmethod
+    def checkpoint(self) -> None:
+        """Note recovery points, so that a start after a crash has less to check."""
+
+    def _forget(self, topic: str, partition: int) -> Log:
+        log = self.logs.pop((topic, partition), None)
+        if log is None:
+            raise ValueError(f"there is no log of {topic}-{partition}")
+        if not any(name == topic for name, _ in self.logs):
+            self.topic_ids.pop(topic, None)
+        return log
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class MemoryStore(Store):
+    """Everything is gone with the object; `crash` loses what was not flushed, the object then serves the next start."""
+
+    def __init__(self, *, cluster_id: str = "kohort-memory-cluster", node_id: int = 1) -> None:
+        self.cluster_id = cluster_id
+        self.node_id = node_id
+        self.logs = {}
+        self.topic_ids = {}
+        self._files: dict[str, bytes] = {}
+
+    def load(self, config_for: ConfigFor, *, now_ms: int) -> None:
+        for (topic, _), log in self.logs.items():
+            log.configure(config_for(topic))
+
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int) -> MemoryLog:
+        if (topic, partition) in self.logs:
+            raise ValueError(f"there is a log of {topic}-{partition} already")
+        log = self.logs[topic, partition] = MemoryLog(topic, partition, config, now_ms=now_ms)
+        self.topic_ids[topic] = topic_id
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        self._forget(topic, partition)
+
+    def write_file(self, name: str, data: bytes) -> None:
+        self._files[name] = data
+
+    def read_file(self, name: str) -> bytes | None:
+        return self._files.get(name)
+
+    def crash(self, *, lose_unflushed: bool = True) -> None:
+        """A power cut, or with `lose_unflushed=False` a killed process, whose writes the system still holds."""
+        for log in self.logs.values():
+            assert isinstance(log, MemoryLog)
+            log.crash(end_offset=None if lose_unflushed else log.end_offset)
+
+    def checkpoint(self) -> None:
+        pass
+
+    def close(self) -> None:
+        for log in self.logs.values():
+            log.close()
+
+
+class LogStore(Store):
+    """A data directory. Constructing it takes the lock; `load` opens the logs, quickly if the last stop was clean."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        node_id: int = 1,
+        cluster_id: str | None = None,
+        max_open_files: int = DEFAULT_LIMIT,
+        committer: Committer | None = None,
+    ) -> None:
+        self.path = Path(path).absolute()
+        self.logs: dict[tuple[str, int], LocalLog] = {}  # type: ignore[assignment]
+        self.topic_ids = {}
+        self.handles = Handles(max_open_files)
+        self.committer = committer or Committer()
+        self._next_checkpoint_ms: int | None = None
+        self._loaded = False
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock_key = os.path.realpath(self.path)
+            self._lock_fd = self._lock()
+        except OSError as error:
+            raise StorageError(f"cannot use the data directory {self.path}: {error.strerror}") from error
+        try:
+            self._read_identity(node_id, cluster_id)
+        except BaseException:
+            self._unlock()
+            raise
+        clean_marker = self.path / checkpoints.CLEAN_SHUTDOWN_FILE
+        self.was_clean = clean_marker.exists()
+
+    # --- the directory
+
+    def _lock(self) -> int:
+        path = self.path / checkpoints.LOCK_FILE
+        if self._lock_key in _locked:
+            raise self._in_use(os.getpid())
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(fd, 32).decode(errors="replace").strip()
+            os.close(fd)
+            raise self._in_use(holder or "unknown") from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        _locked.add(self._lock_key)
+        return fd
+
+    def _in_use(self, pid: int | str) -> DataDirInUse:
+        return DataDirInUse(
+            f"data directory {self.path} is in use by another broker (pid {pid}): stop it or choose another --data-dir"
+        )
+
+    def _unlock(self) -> None:
+        _locked.discard(self._lock_key)
+        os.close(self._lock_fd)
+
+    def _read_identity(self, node_id: int, cluster_id: str | None) -> None:
+        path = self.path / checkpoints.META_PROPERTIES
+        known = checkpoints.read_properties(path)
+        if cluster_id and known.get("cluster.id", cluster_id) != cluster_id:
+            raise StorageError(
+                f"{self.path} belongs to cluster {known['cluster.id']}, not {cluster_id}: choose another"
+            )
+        if known.get("node.id", str(node_id)) != str(node_id):
+            raise StorageError(
+                f"{self.path} belongs to node {known['node.id']}, not {node_id}: choose another --data-dir"
+            )
+        self.node_id = node_id
+        self.cluster_id = known.get("cluster.id") or cluster_id or _random_id()
+        self.directory_id = known.get("directory.id") or _random_id()
+        identity = {
+            "version": "1",
+            "cluster.id": self.cluster_id,
+            "node.id": str(node_id),
+            "directory.id": self.directory_id,
+        }
+        if known != identity:
+            checkpoints.write_properties(path, identity)
+
+    # --- logs
+
+    def load(self, config_for: ConfigFor, *, now_ms: int) -> None:
+        clean = self.was_clean
+        (self.path / checkpoints.CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
+        recovery_points = checkpoints.read_offsets(self.path / checkpoints.RECOVERY_POINT_CHECKPOINT)
+        starts = checkpoints.read_offsets(self.path / checkpoints.LOG_START_OFFSET_CHECKPOINT)
+        dirty = checkpoints.read_offsets(self.path / checkpoints.CLEANER_OFFSET_CHECKPOINT)
+        for topic, partition in self._partition_directories():
+            key = (topic, partition)
+            checkpoint = Checkpoint(recovery_points.get(key, 0), starts.get(key, 0), dirty.get(key, 0))
+            log = self._new_log(topic, partition, config_for(topic), now_ms)
+            try:
+                load(log, checkpoint, clean=clean, now_ms=now_ms)
+            except OSError as error:
+                raise StorageError(f"cannot open {log.directory}: {error.strerror or error}") from error
+            self.logs[key] = log
+            if topic not in self.topic_ids and (topic_id := checkpoints.read_topic_id(log.directory)):
+                self.topic_ids[topic] = from_base64(topic_id)
+        self._loaded = True
+
+    def _partition_directories(self) -> list[tuple[str, int]]:
+        found = []
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                if entry.name.endswith(_DELETE_SUFFIX) and entry.is_dir():
+                    self._remove_tree(entry.path)
+                elif (match := _PARTITION_DIR.fullmatch(entry.name)) and entry.is_dir():
+                    found.append((match["topic"], int(match["partition"])))
+        return sorted(found)
+
+    def _new_log(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> LocalLog:
+        return LocalLog(
+            f"{self.path}/{topic}-{partition}",
+            topic,
+            partition,
+            config,
+            handles=self.handles,
+            committer=self.committer,
+            now_ms=now_ms,
+            start_moved=self._save_start_offsets,
+            compacted=self._save_cleaner_offsets,
+        )
+
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int) -> LocalLog:
+        if (topic, partition) in self.logs:
+            raise ValueError(f"there is a log of {topic}-{partition} already")
+        log = self._new_log(topic, partition, config, now_ms)
+        try:
+            os.mkdir(log.directory)
+            checkpoints.write_topic_id(Path(log.directory), to_base64(topic_id))
+        except OSError as error:
+            shutil.rmtree(log.directory, ignore_errors=True)
+            raise StorageError(f"cannot create {log.directory}: {error.strerror}; free space and retry") from error
+        self.logs[topic, partition] = log
+        self.topic_ids[topic] = topic_id
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        log = self._forget(topic, partition)
+        assert isinstance(log, LocalLog)
+        log.release()
+        # A name that no partition can have, so that a crash in between leaves rubbish, not half a partition.
+        unique = os.urandom(16).hex()
+        doomed = f"{self.path}/{topic[: 249 - len(unique) - 12]}-{partition}.{unique}{_DELETE_SUFFIX}"
+        try:
+            os.rename(log.directory, doomed)
+        except OSError as error:
+            raise StorageError(f"cannot delete {log.directory}: {error.strerror}") from error
+        self._remove_tree(doomed)
+        self._save_start_offsets()
+
+    def _remove_tree(self, path: str) -> None:
+        self.committer.defer(lambda: shutil.rmtree(path, ignore_errors=True))
+
+    # --- small files
+
+    def write_file(self, name: str, data: bytes) -> None:
+        try:
+            checkpoints.write_atomically(self.path / name, data, sync=True)
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path / name}: {error.strerror}; free space and retry") from error
+
+    def read_file(self, name: str) -> bytes | None:
+        return checkpoints.read_file(self.path / name)
+
+    def maintain(self, now_ms: int) -> None:
+        super().maintain(now_ms)
+        if self._next_checkpoint_ms is None:
+            self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
+        elif now_ms >= self._next_checkpoint_ms:
+            self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        self._save(checkpoints.RECOVERY_POINT_CHECKPOINT, "durable_offset", sync=False)
+
+    def _save_start_offsets(self) -> None:
+        self._save(checkpoints.LOG_START_OFFSET_CHECKPOINT, "start_offset", sync=False)
+
+    def _save_cleaner_offsets(self) -> None:
+        self._save(checkpoints.CLEANER_OFFSET_CHECKPOINT, "first_dirty_offset", sync=False)
+
+    def _save(self, name: str, attribute: str, *, sync: bool) -> None:
+        """Zero is what an absent entry means, so only the others are written."""
+        offsets = {key: value for key, log in self.logs.items() if (value := getattr(log, attribute))}
+        try:
+            checkpoints.write_offsets(self.path / name, offsets, sync=sync)
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path / name}: {error.strerror}; free space and retry") from error
+
+    # --- the end
+
+    def close(self) -> None:
+        """Flush and close all logs, note that the stop was clean, give the directory free."""
+        if self._lock_key not in _locked:
+            return
+        try:
+            failed = not _close_all(list(self.logs.values()))
+            if self._loaded or self.logs:
+                self.checkpoint()
+                self._save_start_offsets()
+                self._save_cleaner_offsets()
+                if not failed:
+                    checkpoints.write_clean_shutdown(self.path)
+        finally:
+            self.committer.stop()
+            self._unlock()
+
+
+def _close_all(logs: list[LocalLog]) -> bool:
+    """Close all logs, several at a time since a journal commits syncs together; False where one could not be."""
+    waiting = iter(logs)
+    failed: list[LocalLog] = []
+
+    def close_some() -> None:
+        for log in waiting:
+            try:
+                log.close()
+            except (OSError, StorageError):
+                failed.append(log)
+            if log.failure is not None:
+                failed.append(log)
+
+    threads = [threading.Thread(target=close_some) for _ in range(min(_CLOSING_THREADS, len(logs)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return not failed
+
+
+def _random_id() -> str:
+    return to_base64(os.urandom(16))
