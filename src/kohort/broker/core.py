@@ -18,7 +18,7 @@ Groups are a part of their own (`groups.py`) with the same rhythm; the core know
     collect(now_ms)                hand what the turn's requests want stored to `core.append`; called until nothing new
     appended(append, now_ms)       one of those is stored (or has failed): replay, then answer with `core.reply`
     on_time(now_ms), next_deadline()
-    topics_deleted(names, now_ms), topic_grew(name, now_ms)
+    topics_deleted({name: topic id}, now_ms), topic_grew(name, now_ms)
     connection_lost(connection, now_ms)
 """
 
@@ -36,12 +36,12 @@ from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.maintenance import Maintenance
 from kohort.broker.purgatory import Purgatory
-from kohort.broker.state import State
 from kohort.broker.table import Api, ApiTable, Entry
 from kohort.broker.topics import Catalog, Partition
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.frames import skip_tags
 from kohort.protocol.wire import DecodeError
+from kohort.storage.store import Store
 
 logger = logging.getLogger("kohort.broker")
 
@@ -59,7 +59,7 @@ class Groups(Protocol):
     def appended(self, append: Append, now_ms: int) -> None: ...
     def on_time(self, now_ms: int) -> None: ...
     def next_deadline(self) -> int | None: ...
-    def topics_deleted(self, names: list[str], now_ms: int) -> None: ...
+    def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None: ...
     def topic_grew(self, name: str, now_ms: int) -> None: ...
     def connection_lost(self, connection: Connection, now_ms: int) -> None: ...
 
@@ -79,8 +79,7 @@ class Core:
     def __init__(
         self,
         config: BrokerConfig,
-        store: Any,
-        state: State,
+        store: Store,
         *,
         random_bytes: Callable[[int], bytes],
         groups: Callable[[Core], Groups] | None = None,
@@ -92,7 +91,7 @@ class Core:
         self.host, self.port = "localhost", 0
         self.random_bytes = random_bytes
         self.store = store
-        self.topics = Catalog(config, store, state, random_bytes)
+        self.topics = Catalog(config, store, random_bytes)
         self.appends = Appends(wake)
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessions(
@@ -110,7 +109,7 @@ class Core:
 
     def start(self, now_ms: int) -> None:
         """Open what there is. Raises what makes a start impossible."""
-        self.topics.load()
+        self.topics.load(now_ms)
         self.maintenance.start(now_ms)
         if self.groups is not None:
             self.groups.start(now_ms)
@@ -236,6 +235,7 @@ class Core:
     # Time and work elsewhere.
 
     def on_time(self, now_ms: int) -> None:
+        self.topics.now_ms = now_ms
         self.purgatory.expire(now_ms)
         self.maintenance.on_time(now_ms)
         if self.groups is not None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kohort.broker.topics import Partition
     from kohort.storage.log import Compaction
 
+MAINTENANCE_MS = 5000
+
 logger = logging.getLogger("kohort.broker")
 
 
@@ -41,16 +43,20 @@ class Maintenance:
         self._running: CompactionJob | None = None
 
     def start(self, now_ms: int) -> None:
-        self._retention_due_ms = now_ms + self._core.config["log.retention.check.interval.ms"]
+        self._retention_due_ms = now_ms + self._interval_ms()
         if self._core.config["log.cleaner.enable"]:
             self._cleaning_due_ms = now_ms + self._core.config["log.cleaner.backoff.ms"]
+
+    def _interval_ms(self) -> int:
+        """Retention could wait longer by default, but `flush.ms` and recovery points cannot."""
+        return min(self._core.config["log.retention.check.interval.ms"], MAINTENANCE_MS)
 
     def next_deadline(self) -> int | None:
         return min((d for d in (self._retention_due_ms, self._cleaning_due_ms) if d is not None), default=None)
 
     def on_time(self, now_ms: int) -> None:
         if self._retention_due_ms is not None and self._retention_due_ms <= now_ms:
-            self._retention_due_ms = now_ms + self._core.config["log.retention.check.interval.ms"]
+            self._retention_due_ms = now_ms + self._interval_ms()
             self._maintain(now_ms)
         if self._cleaning_due_ms is not None and self._cleaning_due_ms <= now_ms:
             self._cleaning_due_ms = now_ms + max(self._core.config["log.cleaner.backoff.ms"], 1)
@@ -58,16 +64,13 @@ class Maintenance:
                 self._compact_next(now_ms)
 
     def _maintain(self, now_ms: int) -> None:
-        for topic in list(self._core.topics.by_name.values()):
-            for partition in topic.partitions:
-                before = partition.log.start_offset
-                try:
-                    partition.log.maintain(now_ms)
-                except KafkaError as error:
-                    logger.error("%s: housekeeping failed: %s", partition, error)
-                if partition.log.start_offset != before:
-                    logger.info("%s now starts at offset %d (retention)", partition, partition.log.start_offset)
-                    self._core.changed([partition], now_ms)
+        topics = self._core.topics.by_name.values()
+        watched = [(p, p.log.start_offset) for topic in topics for p in topic.partitions if p.waiters]
+        try:
+            self._core.store.maintain(now_ms)
+        except KafkaError as error:
+            logger.error("housekeeping failed: %s", error)
+        self._core.changed([p for p, start in watched if p.log.start_offset != start], now_ms)
 
     def _compact_next(self, now_ms: int) -> None:
         for topic in self._core.topics.by_name.values():

@@ -1,31 +1,35 @@
 """The topics of the broker: their ids, partitions and configs, what may be created, and how that is remembered.
 
-The state document is the truth: it is saved before a topic shows, and directories it does not know are no topics.
+One document in the store is the truth: it is saved before a topic shows and before the logs of a deleted one go, so a
+crash in between is finished at the next start. Logs it has never heard of (of another Kafka) are taken in.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config import BrokerConfig
-from kohort.broker.config_keys import TO_MILLISECONDS
+from kohort.broker.topic_configs import broker_log_config
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.uuids import ZERO_UUID, from_base64, to_base64
-from kohort.storage.config import CONFIG_KEYS, LogConfig
+from kohort.storage.config import LogConfig
 
 if TYPE_CHECKING:
     from kohort.broker.purgatory import Waiter
-    from kohort.broker.state import State
     from kohort.storage.log import Log
+    from kohort.storage.store import Store
 
 logger = logging.getLogger("kohort.broker")
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+DOCUMENT = "kohort.state.json"
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 10_000
+_FORMAT = 1
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _PRODUCER_ID_BLOCK = 1000
 
@@ -50,13 +54,14 @@ class Partition:
 class Topic:
     """A topic; `overrides` are the configs set on it, as text; `config` is what they amount to."""
 
-    __slots__ = ("config", "created_epoch", "name", "overrides", "partitions", "topic_id")
+    __slots__ = ("config", "count", "created_epoch", "name", "overrides", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: bytes, overrides: dict[str, str], created_epoch: int) -> None:
+    def __init__(self, name: str, topic_id: bytes, overrides: dict[str, str], created_epoch: int, count: int) -> None:
         self.name = name
         self.topic_id = topic_id
         self.overrides = overrides
         self.created_epoch = created_epoch
+        self.count = count
         self.config = LogConfig()
         self.partitions: list[Partition] = []
 
@@ -67,14 +72,23 @@ class Topic:
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
+    def describe(self) -> dict[str, Any]:
+        """As the document keeps it."""
+        return {
+            "id": to_base64(self.topic_id),
+            "partitions": self.count,
+            "epoch": self.created_epoch,
+            "configs": self.overrides,
+        }
+
 
 def check_name(name: str | None) -> None:
     """KafkaError where Kafka refuses the name of a topic."""
     reason = None
     if not name:
-        reason = "Topic name is illegal, it can't be empty"
+        reason = "the empty string is not allowed"
     elif name in (".", ".."):
-        reason = "Topic name cannot be '.' or '..'"
+        reason = "'.' or '..' is not allowed"
     elif len(name) > MAX_NAME_LENGTH:
         reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
     elif not _LEGAL_NAME.fullmatch(name):
@@ -84,60 +98,105 @@ def check_name(name: str | None) -> None:
 
 
 class Catalog:
-    """All topics, by name and by id, and what else the state document holds."""
+    """All topics, by name and by id, and what else the document holds."""
 
-    def __init__(self, config: BrokerConfig, store: Any, state: State, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, config: BrokerConfig, store: Store, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config
         self.store = store
-        self._state = state
         self._random_bytes = random_bytes
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self._collisions: dict[str, set[str]] = {}
+        self._deleting: dict[str, str] = {}
         self._next_producer_id = 0
         self._producer_ids_end = 0
         self.epoch = 0
-        self.cluster_id = ""
+        self.now_ms = 0
         self.base_config = LogConfig()
+
+    @property
+    def cluster_id(self) -> str:
+        return self.store.cluster_id
 
     # Loading and saving.
 
-    def load(self) -> None:
-        """Open everything the state document names; each start of the broker is a new leader epoch."""
-        document = self._state.load() or {}
-        self.cluster_id = document.get("cluster_id") or to_base64(self.new_id())
+    def load(self, now_ms: int) -> None:
+        """Open everything there is; each start of the broker is a new leader epoch."""
+        self.now_ms = now_ms
+        document = self._read_document()
         self.epoch = document.get("epoch", -1) + 1
         self._next_producer_id = self._producer_ids_end = document.get("next_producer_id", 0)
         overrides = document.get("broker_configs", {})
         self.config.set_dynamic({name: self.config.key(name).parse(raw) for name, raw in overrides.items()})
         self.base_config = broker_log_config(self.config)
-        for name, saved in document.get("topics", {}).items():
-            topic = Topic(name, from_base64(saved["id"]), dict(saved["configs"]), saved["epoch"])
+        self._deleting = document.get("deleting", {})
+        topics = [
+            Topic(name, from_base64(saved["id"]), dict(saved["configs"]), saved["epoch"], saved["partitions"])
+            for name, saved in document.get("topics", {}).items()
+        ]
+        for topic in topics:
             topic.config = LogConfig.parse(topic.overrides, self.base_config)
+        configs = {topic.name: topic.config for topic in topics}
+        self.store.load(lambda name: configs.get(name, self.base_config), now_ms=now_ms)
+        self._finish_deletions()
+        for topic in topics:
+            self._open_partitions(topic, topic.count)
             self._add(topic)
-            self._open_partitions(topic, saved["partitions"])
+        self._adopt_strangers()
         self.save()
 
-    def save(self, extra: Topic | None = None, without: Topic | None = None) -> None:
-        topics = {topic.name: topic for topic in self.by_name.values() if topic is not without}
-        if extra is not None:
-            topics[extra.name] = extra
-        self._save_document({name: _describe(topic) for name, topic in topics.items()})
+    def _read_document(self) -> dict[str, Any]:
+        data = self.store.read_file(DOCUMENT)
+        if data is None:
+            return {}
+        try:
+            document = json.loads(data)
+        except ValueError:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{DOCUMENT} in the data directory is damaged: restore it from a copy, "
+                "or move it away and set topic configs anew",
+            ) from None
+        if document.get("format") != _FORMAT:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{DOCUMENT} has format {document.get('format')}, this version of kohort reads {_FORMAT}: upgrade it",
+            )
+        return document
 
-    def _save_document(self, topics: dict[str, Any]) -> None:
+    def _finish_deletions(self) -> None:
+        for name, topic_id in self._deleting.items():
+            if self.store.topic_ids.get(name) == from_base64(topic_id):
+                for index in self.store.partitions(name):
+                    self.store.delete(name, index)
+        self._deleting = {}
+
+    def _adopt_strangers(self) -> None:
+        for name in sorted({name for name, _ in self.store.logs} - set(self.by_name)):
+            count = max(self.store.partitions(name)) + 1
+            topic = Topic(name, self.store.topic_ids.get(name) or self.new_id(), {}, self.epoch, count)
+            if topic.internal:
+                topic.overrides["cleanup.policy"] = "compact"
+            self._open_partitions(topic, count)
+            self._configure(topic, LogConfig.parse(topic.overrides, self.base_config))
+            # Epochs that another broker wrote must not come again.
+            newest = max(partition.log.leader_epoch for partition in topic.partitions)
+            topic.created_epoch = self.epoch - newest - 1
+            for partition in topic.partitions:
+                partition.leader_epoch = newest + 1
+            self._add(topic)
+            logger.info("found topic %s with %d partitions in the data directory", name, count)
+
+    def save(self) -> None:
         document = {
-            "cluster_id": self.cluster_id,
+            "format": _FORMAT,
             "epoch": self.epoch,
             "next_producer_id": self._producer_ids_end,
             "broker_configs": {n: self.config.key(n).text(v) for n, v in self.config.dynamic.items()},
-            "topics": topics,
+            "deleting": self._deleting,
+            "topics": {topic.name: topic.describe() for topic in self.by_name.values()},
         }
-        try:
-            self._state.save(document)
-        except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"the state of the broker cannot be saved: {error.strerror}"
-            ) from error
+        self.store.write_file(DOCUMENT, json.dumps(document, indent=1).encode())
 
     # Looking up.
 
@@ -146,7 +205,7 @@ class Catalog:
         return topic.partition(index) if topic is not None else None
 
     def new_id(self) -> bytes:
-        """A random uuid that its base64 form does not begin with a dash (Kafka's tools take that for an option)."""
+        """A random uuid whose base64 form does not begin with a dash (Kafka's tools take that for an option)."""
         while True:
             raw = bytearray(self._random_bytes(16))
             raw[6] = raw[6] & 0x0F | 0x40
@@ -183,37 +242,49 @@ class Catalog:
     def create(self, name: str, partitions: int, overrides: Mapping[str, str] | None = None) -> Topic:
         """A new topic, or the KafkaError that says why not; nothing is left behind then."""
         self.check_new(name)
-        topic = Topic(name, self.new_id(), dict(overrides or {}), self.epoch)
+        topic = Topic(name, self.new_id(), dict(overrides or {}), self.epoch, partitions)
         topic.config = LogConfig.parse(topic.overrides, self.base_config)
-        described = {other.name: _describe(other) for other in self.by_name.values()}
-        self._save_document(described | {name: _describe(topic) | {"partitions": partitions}})
+        self._add(topic)
+        try:
+            self.save()
+        except KafkaError:
+            self._forget(topic)
+            raise
         try:
             self._open_partitions(topic, partitions)
-        except (KafkaError, OSError) as error:
-            self._save_document(described)
-            self._delete_logs(topic)
-            raise _storage_error(error) from error
-        self._add(topic)
+        except KafkaError:
+            self.delete(topic)
+            raise
         logger.info("created topic %s with %d partitions, id %s", name, partitions, to_base64(topic.topic_id))
         return topic
 
     def delete(self, topic: Topic) -> None:
-        self.save(without=topic)
-        del self.by_name[topic.name], self.by_id[topic.topic_id]
-        self._collisions[topic.name.replace(".", "_")].discard(topic.name)
-        self._delete_logs(topic)
+        """First from the document, then its logs."""
+        self._forget(topic)
+        self._deleting[topic.name] = to_base64(topic.topic_id)
+        try:
+            self.save()
+        except KafkaError:
+            self._add(topic)
+            del self._deleting[topic.name]
+            raise
+        for partition in topic.partitions:
+            self._delete_log(partition)
+        del self._deleting[topic.name]
         logger.info("deleted topic %s, id %s", topic.name, to_base64(topic.topic_id))
 
     def grow(self, topic: Topic, count: int) -> None:
-        before = len(topic.partitions)
+        before = topic.count
         try:
             self._open_partitions(topic, count)
+            topic.count = count
             self.save()
-        except (KafkaError, OSError) as error:
+        except KafkaError:
+            topic.count = before
             for partition in topic.partitions[before:]:
                 self._delete_log(partition)
             del topic.partitions[before:]
-            raise _storage_error(error) from error
+            raise
         logger.info("topic %s has %d partitions now, it had %d", topic.name, count, before)
 
     def set_overrides(self, topic: Topic, overrides: Mapping[str, str]) -> None:
@@ -226,6 +297,7 @@ class Catalog:
             topic.overrides = previous
             raise
         self._configure(topic, config)
+        logger.info("configs of topic %s are now %s", topic.name, topic.overrides)
 
     def set_broker_overrides(self, overrides: Mapping[str, Any]) -> None:
         """Give the broker other dynamic configs; topics that do not override them follow."""
@@ -239,75 +311,38 @@ class Catalog:
         self.base_config = broker_log_config(self.config)
         for topic in self.by_name.values():
             self._configure(topic, LogConfig.parse(topic.overrides, self.base_config))
+        logger.info("dynamic configs of the broker are now %s", self.config.dynamic)
 
     def _configure(self, topic: Topic, config: LogConfig) -> None:
         topic.config = config
         for partition in topic.partitions:
-            partition.log.configure(config)
+            self._configure_log(partition.log, config)
+
+    def _configure_log(self, log: Log, config: LogConfig) -> None:
+        log.configure(config)
+        log.producer_expiration_ms = self.config["producer.id.expiration.ms"]
 
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = topic
         self.by_id[topic.topic_id] = topic
         self._collisions.setdefault(topic.name.replace(".", "_"), set()).add(topic.name)
 
+    def _forget(self, topic: Topic) -> None:
+        del self.by_name[topic.name], self.by_id[topic.topic_id]
+        self._collisions[topic.name.replace(".", "_")].discard(topic.name)
+
     def _open_partitions(self, topic: Topic, count: int) -> None:
         epoch = self.epoch - topic.created_epoch
         for index in range(len(topic.partitions), count):
-            log = self.store.open(topic.name, index, topic_id=to_base64(topic.topic_id), config=topic.config)
+            log = self.store.get(topic.name, index)
+            if log is None:
+                log = self.store.create(topic.name, index, topic.topic_id, topic.config, now_ms=self.now_ms)
+            log.producer_expiration_ms = self.config["producer.id.expiration.ms"]
             topic.partitions.append(Partition(topic, index, log, epoch))
-
-    def _delete_logs(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            self._delete_log(partition)
 
     def _delete_log(self, partition: Partition) -> None:
         partition.deleted = True
         try:
             self.store.delete(partition.topic.name, partition.index)
-        except (KafkaError, OSError) as error:
+        except KafkaError as error:
             logger.warning("%s is deleted, but its files could not be removed: %s", partition, error)
-
-
-def _describe(topic: Topic) -> dict[str, Any]:
-    return {
-        "id": to_base64(topic.topic_id),
-        "partitions": len(topic.partitions),
-        "epoch": topic.created_epoch,
-        "configs": topic.overrides,
-    }
-
-
-def _storage_error(error: Exception) -> KafkaError:
-    return error if isinstance(error, KafkaError) else KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-
-
-def broker_log_config(config: BrokerConfig) -> LogConfig:
-    """The defaults of every topic, from the broker's own configs."""
-    values: dict[str, Any] = {}
-    for name, key in CONFIG_KEYS.items():
-        synonym = config_synonym(config, name)
-        if synonym is not None:
-            values[key.attribute] = topic_value(config, synonym)
-    if config["kohort.fsync"] == "always" and not config.is_set("log.flush.interval.messages"):
-        values["flush_messages"] = 1
-    elif config["kohort.fsync"] == "interval" and not config.is_set("log.flush.interval.ms"):
-        values["flush_ms"] = 1000
-    values["cleanup_policy"] = tuple(values["cleanup_policy"])
-    return LogConfig(**values)
-
-
-def config_synonym(config: BrokerConfig, topic_config: str) -> str | None:
-    """The broker config in effect for a topic config: the first that is set, else the first with a default."""
-    synonyms = [name for name in CONFIG_KEYS[topic_config].synonyms if name in config.keys]
-    for name in synonyms:
-        if config.is_set(name) and config[name] is not None:
-            return name
-    return next((name for name in synonyms if config[name] is not None), None)
-
-
-def topic_value(config: BrokerConfig, synonym: str) -> Any:
-    """A broker config in the unit of the topic config it stands in for."""
-    value, unit = config[synonym], TO_MILLISECONDS.get(synonym)
-    if unit is None:
-        return value
-    return value * unit if value >= 0 else -1

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs for topics and the broker. Changes are in effect at once and stay."""
+"""Describing and changing the configs of topics and of the broker. A change is in effect at once and stays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config import ConfigError, ConfigSource, ConfigType
 from kohort.broker.config_keys import TOPIC_DOCS
-from kohort.broker.topics import Topic, check_name, config_synonym
+from kohort.broker.topic_configs import config_synonym
+from kohort.broker.topics import Topic, check_name
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.storage.config import CONFIG_KEYS, LogConfig

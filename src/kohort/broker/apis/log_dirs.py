@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.topics import Topic
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
 
 def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     response = messages.DescribeLogDirsResponse()
-    total, usable = core.store.capacity()
-    result = response.DescribeLogDirsResult(log_dir=core.store.path, total_bytes=total, usable_bytes=usable)
+    path = getattr(core.store, "path", None)
+    result = response.DescribeLogDirsResult(log_dir=str(path or "memory"), total_bytes=-1, usable_bytes=-1)
+    if path is not None:
+        usage = shutil.disk_usage(path)
+        result.total_bytes, result.usable_bytes = usage.total, usage.free
     for topic, indexes in _asked(core, request):
         rows = [
             response.DescribeLogDirsPartition(partition_index=p.index, partition_size=p.log.size_bytes, offset_lag=0)

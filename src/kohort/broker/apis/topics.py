@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords: topic administration, one topic's error never another's."""
+"""Topic administration: create, delete, add partitions, delete records. One topic's error is never another's."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     for topic in deleted:
         core.changed(topic.partitions, now_ms)
     if deleted and core.groups is not None:
-        core.groups.topics_deleted([topic.name for topic in deleted], now_ms)
+        core.groups.topics_deleted({topic.name: topic.topic_id for topic in deleted}, now_ms)
     return response
 
 

@@ -1,0 +1,329 @@
+"""The only asyncio of the broker: sockets, turns, timers and threads around the core.
+
+Each turn of the loop handles every complete frame that has arrived, then flushes the core once, so that everything that
+came together is appended together and answered together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from kohort.broker.clock import Clock
+from kohort.broker.connection import Connection
+from kohort.broker.core import Core, Job
+
+logger = logging.getLogger("kohort.broker")
+
+_SIZE = struct.Struct(">i")
+_JOIN_BELOW = 65536
+_FRAMES_PER_TURN = 512
+_MAX_PENDING = 1000
+_WRITE_BUFFER_HIGH = 4 * 1024 * 1024
+_IDLE_CHECKS = 4
+
+
+class BrokerProtocol(asyncio.Protocol):
+    """One connection: bytes in, frames to the core; answers out; no reading while the peer does not read."""
+
+    __slots__ = ("_chunks", "_core", "_have", "_need", "_server", "_transport", "_writable", "connection")
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._core = server.core
+        self._transport: Any = None
+        self._chunks: list[bytes] = []
+        self._have = 0
+        self._need = 4
+        self._writable = True
+        self.connection: Connection | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        host = peer[0] if peer else "?"
+        self.connection = Connection(host, self)
+        self.connection.last_active_ms = self._server.clock.now_ms()
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.set_write_buffer_limits(high=_WRITE_BUFFER_HIGH)
+        self._server.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.connection is not None:
+            self._core.connection_lost(self.connection, self._server.clock.now_ms())
+            self._server.disconnected(self)
+        self._chunks.clear()
+
+    # In.
+
+    def data_received(self, data: bytes) -> None:
+        if self._chunks:
+            self._chunks.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+        self._split(data)
+
+    def _split(self, data: bytes) -> None:
+        connection, core = self.connection, self._core
+        assert connection is not None
+        now_ms = self._server.clock.now_ms()
+        pos, end, frames = 0, len(data), 0
+        while end - pos >= 4:
+            (size,) = _SIZE.unpack_from(data, pos)
+            if not 0 <= size <= self._server.max_frame_bytes:
+                core.disconnect(
+                    connection,
+                    f"a request of {size} bytes, over the limit of {self._server.max_frame_bytes} "
+                    "(socket.request.max.bytes)"
+                    if size > 0
+                    else f"a request of {size} bytes",
+                )
+                break
+            stop = pos + 4 + size
+            if stop > end:
+                self._need = 4 + size
+                break
+            if frames >= _FRAMES_PER_TURN or not self._may_read():
+                self._hold_back(data[pos:])
+                self._server.end_turn()
+                return
+            core.receive(connection, data[pos + 4 : stop], now_ms)
+            if connection.close_reason is not None:
+                break
+            pos = stop
+            frames += 1
+        else:
+            self._need = 4
+        if connection.close_reason is None and pos < end:
+            self._chunks.append(data[pos:] if pos else data)
+            self._have = end - pos
+        self._server.end_turn()
+
+    def _may_read(self) -> bool:
+        return self._writable and len(self.connection.pending) < _MAX_PENDING  # type: ignore[union-attr]
+
+    def _hold_back(self, rest: bytes) -> None:
+        """Take no more until the answers so far are on their way."""
+        self._transport.pause_reading()
+        self._server.held_back[self] = rest
+
+    def proceed(self, rest: bytes) -> None:
+        """Go on with what was held back, if the peer now reads its answers."""
+        if self.connection is None or self.connection.closed or self._transport.is_closing():
+            return
+        if not self._may_read():
+            self._server.held_back[self] = rest
+            return
+        self._transport.resume_reading()
+        self._split(rest)
+
+    # Out.
+
+    def send(self) -> None:
+        connection, transport = self.connection, self._transport
+        parts = connection.take_output()  # type: ignore[union-attr]
+        if len(parts) == 1:
+            transport.write(parts[0])
+        elif parts:
+            if sum(map(len, parts)) < _JOIN_BELOW:
+                transport.write(b"".join(parts))
+            else:
+                transport.writelines(parts)
+        if connection.close_reason is not None:  # type: ignore[union-attr]
+            transport.close()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        if self not in self._server.held_back:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self not in self._server.held_back:
+            self._transport.resume_reading()
+        else:
+            self._server.end_turn()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class BufferedBrokerProtocol(BrokerProtocol, asyncio.BufferedProtocol):
+    """The same for plain asyncio, whose loop is quicker when it reads into a buffer of ours."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self._buffer = bytearray(256 * 1024)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
+
+
+class Server:
+    """Runs one core on the current event loop."""
+
+    def __init__(self, core: Core, clock: Clock) -> None:
+        self.core = core
+        self.clock = clock
+        self.max_frame_bytes: int = core.config["socket.request.max.bytes"]
+        self.held_back: dict[BrokerProtocol, bytes] = {}
+        self._protocols: set[BrokerProtocol] = set()
+        self._by_host: Counter[str] = Counter()
+        self._turn_open = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._listener: asyncio.Server | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._jobs: set[asyncio.Future[None]] = set()
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Accept connections; returns the address listened on."""
+        plain = type(self._loop).__module__.startswith("asyncio")
+        protocol = BufferedBrokerProtocol if plain else BrokerProtocol
+        self.core.start(self.clock.now_ms())
+        self._listener = await self._loop.create_server(lambda: protocol(self), host, port, backlog=1024)
+        bound = self._listener.sockets[0].getsockname()
+        self._end_turn()
+        self._check_idle(first=True)
+        return bound[0], bound[1]
+
+    async def stop(self) -> None:
+        """Close connections, finish what runs on threads, close the logs cleanly."""
+        if self._listener is not None:
+            self._listener.close()
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._send(self.core.flush(self.clock.now_ms()))
+        for protocol in list(self._protocols):
+            protocol.close()
+        if self._jobs:
+            await asyncio.wait(self._jobs)
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
+        await asyncio.sleep(0)
+        for protocol in list(self._protocols):
+            protocol.abort()
+        self._turn_open = True
+        await asyncio.sleep(0)
+        self.core.close()
+
+    def wake(self) -> None:
+        """From any thread: something finished elsewhere."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.end_turn)
+
+    # Connections.
+
+    def connected(self, protocol: BrokerProtocol) -> None:
+        connection = protocol.connection
+        assert connection is not None
+        config = self.core.config
+        self._protocols.add(protocol)
+        self._by_host[connection.host] += 1
+        reason = None
+        if len(self._protocols) > config["max.connections"]:
+            reason = f"over the limit of {config['max.connections']} connections (max.connections)"
+        elif self._by_host[connection.host] > config["max.connections.per.ip"]:
+            limit = config["max.connections.per.ip"]
+            reason = f"over the limit of {limit} connections from one address (max.connections.per.ip)"
+        if reason is not None:
+            self.core.disconnect(connection, reason)
+            self.end_turn()
+
+    def disconnected(self, protocol: BrokerProtocol) -> None:
+        self._protocols.discard(protocol)
+        self.held_back.pop(protocol, None)
+        connection = protocol.connection
+        assert connection is not None
+        self._by_host[connection.host] -= 1
+        if not self._by_host[connection.host]:
+            del self._by_host[connection.host]
+        self.end_turn()
+
+    def _check_idle(self, first: bool = False) -> None:
+        limit_ms = self.core.config["connections.max.idle.ms"]
+        if limit_ms < 0:
+            return
+        if not first:
+            now_ms = self.clock.now_ms()
+            for protocol in list(self._protocols):
+                connection = protocol.connection
+                if connection and not connection.pending and now_ms - connection.last_active_ms >= limit_ms:
+                    logger.info("closing the connection of %s: idle for %d ms", connection, limit_ms)
+                    protocol.close()
+        self._idle_timer = self._loop.call_later(max(limit_ms / _IDLE_CHECKS, 50) / 1000, self._check_idle)
+
+    # Turns.
+
+    def end_turn(self) -> None:
+        """Have the core flushed once everything that has arrived in this turn is handled."""
+        if not self._turn_open:
+            self._turn_open = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_open = False
+        core, now_ms = self.core, self.clock.now_ms()
+        self._send(core.flush(now_ms))
+        if self.held_back:
+            held, self.held_back = self.held_back, {}
+            for protocol, rest in held.items():
+                protocol.proceed(rest)
+        for job in core.take_jobs():
+            self._run_elsewhere(job)
+        due_ms = core.next_deadline()
+        if due_ms is not None and (self._timer is None or due_ms < self._timer_due_ms):
+            self._set_timer(due_ms, now_ms)
+
+    def _send(self, connections: list[Connection]) -> None:
+        for connection in connections:
+            connection.shell.send()
+
+    def _set_timer(self, due_ms: int, now_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        self._timer = self._loop.call_later(max(due_ms - now_ms, 0) / 1000, self.on_time)
+
+    def on_time(self) -> None:
+        """A deadline has come (or the clock was advanced)."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.core.on_time(self.clock.now_ms())
+        self._end_turn()
+
+    # Work elsewhere.
+
+    def _run_elsewhere(self, job: Job) -> None:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(2, thread_name_prefix="kohort-io")
+        future = self._loop.run_in_executor(self._threads, job.run)
+        self._jobs.add(future)
+        future.add_done_callback(lambda done: self._finished(job, done))
+
+    def _finished(self, job: Job, done: asyncio.Future[None]) -> None:
+        self._jobs.discard(done)
+        self.core.job_done(job, done.exception(), self.clock.now_ms())
+        self.end_turn()
