@@ -1,0 +1,107 @@
+"""The same sequences of group requests to a real Apache Kafka and to kohort: every answer is equal, in every field.
+
+KOHORT_DIFFERENTIAL=kafka compares two real Kafkas instead, which checks the test itself: what differs there is chance.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from apache_kafka import ApacheKafka
+from conformance.group_script import TOPICS, Script
+from conformance.group_scripts import SCRIPTS
+from conformance.random_groups import random_script
+from conformance.sequencer import Player, Sequence
+from kafka_socket import KafkaSocket
+from kohort.protocol.messages import CreateTopicsRequest, FindCoordinatorRequest
+from kohort_process import KohortProcess
+
+CONFIG = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 100,
+    "group.max.session.timeout.ms": 1_800_000,
+    "group.max.size": 4,
+    "offsets.topic.num.partitions": 1,
+    "auto.create.topics.enable": "false",
+}
+ONE_AT_A_TIME = {
+    "num.network.threads": 1,
+    "num.io.threads": 1,
+    "group.coordinator.threads": 1,
+    "group.coordinator.append.linger.ms": 0,
+}
+"""Kafka alone needs these: its threads would handle requests of two connections in any order."""
+
+DIFFERENCES: list[tuple[str, str, str]] = []
+"""Deliberate differences: (pattern in a transcript line, what both sides are replaced by, the reason)."""
+
+VERSION_SEEDS = range(2)
+RANDOM_SEEDS = range(160)
+
+
+def create_topics(bootstrap_servers: str) -> None:
+    kind = CreateTopicsRequest.CreatableTopic
+    topics = [kind(name=name, num_partitions=count, replication_factor=1) for name, count in TOPICS.items()]
+    with KafkaSocket(bootstrap_servers) as connection:
+        answer = connection.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
+        assert all(topic.error_code == 0 for topic in answer.topics), answer
+        while connection.call(FindCoordinatorRequest(key="any"), 1).error_code != 0:
+            pass
+
+
+@pytest.fixture(scope="module")
+def kafka(jdk: None) -> Iterator[Player]:
+    with ApacheKafka(CONFIG | ONE_AT_A_TIME) as broker:
+        create_topics(broker.bootstrap_servers)
+        player = Player(broker.bootstrap_servers, list(TOPICS))
+        yield player
+        player.close()
+
+
+@pytest.fixture(scope="module")
+def other(jdk: None) -> Iterator[Player]:
+    twin = os.environ.get("KOHORT_DIFFERENTIAL") == "kafka"
+    with ApacheKafka(CONFIG | ONE_AT_A_TIME) if twin else KohortProcess(CONFIG) as broker:
+        create_topics(broker.bootstrap_servers)
+        player = Player(broker.bootstrap_servers, list(TOPICS))
+        yield player
+        player.close()
+
+
+def assert_equal_play(kafka: Player, other: Player, sequence: Sequence) -> None:
+    expected, actual = (normalised(player.play(sequence)) for player in (kafka, other))
+    if expected != actual:
+        pytest.fail(
+            "\n".join(difflib.unified_diff(expected, actual, "Apache Kafka", "kohort", n=4, lineterm="")), pytrace=False
+        )
+
+
+def normalised(lines: list[str]) -> list[str]:
+    for pattern, replacement, _ in DIFFERENCES:
+        lines = [re.sub(pattern, replacement, line) for line in lines]
+    return lines
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script(name: str, kafka: Player, other: Player) -> None:
+    script = Script(name, name)
+    SCRIPTS[name](script)
+    assert_equal_play(kafka, other, script.sequence())
+
+
+@pytest.mark.parametrize("seed", VERSION_SEEDS)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_in_any_versions(name: str, seed: int, kafka: Player, other: Player) -> None:
+    script = Script(name, f"{name}-{seed}", seed)
+    SCRIPTS[name](script)
+    assert_equal_play(kafka, other, script.sequence())
+
+
+@pytest.mark.parametrize("seed", RANDOM_SEEDS)
+def test_random(seed: int, kafka: Player, other: Player) -> None:
+    assert_equal_play(kafka, other, random_script(seed).sequence())
