@@ -214,6 +214,7 @@ class Core:
     def flush(self, now_ms: int) -> list[Connection]:
         """Append what the turn has gathered, answer; returns the connections that have output or are to be closed."""
         appends = self.appends
+        self.topics.now_ms = now_ms
         appends.settle(now_ms)
         groups = self.groups
         if groups is not None:
@@ -235,7 +236,6 @@ class Core:
     # Time and work elsewhere.
 
     def on_time(self, now_ms: int) -> None:
-        self.topics.now_ms = now_ms
         self.purgatory.expire(now_ms)
         self.maintenance.on_time(now_ms)
         if self.groups is not None:

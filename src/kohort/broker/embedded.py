@@ -1,0 +1,167 @@
+"""A broker inside this process, for tests and tools: a background thread with its own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from kohort.broker.boot import RunningBroker, StartError, make_config, open_store, start_broker
+from kohort.broker.clock import Clock
+
+_T = TypeVar("_T")
+_START_TIMEOUT_S = 60
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class BrokerClock:
+    """The broker's time, from any thread."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def now_ms(self) -> int:
+        return self._broker._clock.now_ms()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for the broker at once; what is due by then has happened when this returns."""
+        self._broker._clock.advance(seconds)
+        self._broker._call(lambda running: running.server.on_time())
+
+
+class Broker:
+    """A Kafka broker that any client can use, as a context manager (also asynchronous) or with start() and stop().
+
+        with kohort.Broker() as broker:
+            producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    Everything is kept in memory unless `data_dir` names a directory; port 0 takes a free one. `config` takes Kafka's
+    broker configs by name.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.data_dir = data_dir
+        self.host = host
+        self.port = port
+        self.config = dict(config or {})
+        make_config(self.config)
+        self.clock = BrokerClock(self)
+        self._clock = Clock()
+        self._asked_port = port
+        self._memory: Any = None
+        self._running: RunningBroker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        if self._running is None:
+            raise RuntimeError("the broker is not running: use it as a context manager or call start()")
+        return f"{self.host}:{self.port}"
+
+    def start(self) -> Broker:
+        """Start and wait until it accepts connections; StartError says why it cannot."""
+        if self._running is not None:
+            raise RuntimeError("the broker is running already")
+        self._loop = new_event_loop()
+        self._thread = threading.Thread(target=self._run, args=(self._loop,), name="kohort-broker", daemon=True)
+        self._thread.start()
+        try:
+            self._running = self._await(self._start())
+        except BaseException:
+            self._end_thread()
+            raise
+        self.port = self._running.port
+        return self
+
+    async def _start(self) -> RunningBroker:
+        config = make_config(self.config)
+        store = self._memory or open_store(config, self.data_dir)
+        running = await start_broker(config, store, self.host, self.port, self._clock)
+        if self.data_dir is None:
+            self._memory = store
+        return running
+
+    def stop(self) -> None:
+        """Close all connections and the logs. Memory is kept for a later start()."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        try:
+            self._await(running.stop())
+        finally:
+            self._end_thread()
+
+    def restart(self) -> None:
+        """Stop, then start on the same port with the same data."""
+        port = self.port
+        self.stop()
+        self.port = port
+        self.start()
+
+    def close(self) -> None:
+        self.stop()
+        self._memory = None
+        self.port = self._asked_port
+
+    def _call(self, function: Callable[[RunningBroker], _T]) -> _T:
+        """Run a function on the broker's thread."""
+        running = self._running
+        if running is None:
+            raise RuntimeError("the broker is not running")
+
+        async def call() -> _T:
+            return function(running)
+
+        return self._await(call())
+
+    def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        assert self._loop is not None
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(_START_TIMEOUT_S)
+        except StartError as error:
+            raise StartError(str(error)) from error.__cause__
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def _end_thread(self) -> None:
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_START_TIMEOUT_S)
+        self._loop = self._thread = None
+
+    def __enter__(self) -> Broker:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Broker:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *exc: object) -> None:
+        await asyncio.to_thread(self.close)
