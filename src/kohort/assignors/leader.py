@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kohort.assignors.consumer_protocol import HIGHEST_VERSION, decode_subscriptions, encode_assignment
+from kohort.assignors.topic_partitions import Encoder
 from kohort.assignors.types import Assignment, Assignor, ClusterMetadata, RebalanceProtocol, Subscription
 
 
@@ -37,8 +38,8 @@ def assign_group(
     if protocol is RebalanceProtocol.COOPERATIVE and assignor.name != "cooperative-sticky":
         # The built-in one weighs the generations of owned partitions, which this check does not know about.
         check_cooperative(assignor.name, subscriptions, assignments)
-    empty = Assignment({})
-    return {member: encode_assignment(assignments.get(member, empty), version) for member in subscriptions}
+    empty, encoder = Assignment({}), Encoder()
+    return {member: encode_assignment(assignments.get(member, empty), version, encoder) for member in subscriptions}
 
 
 def check_cooperative(

@@ -21,12 +21,12 @@ class Claim:
 class Ownership:
     """The settled claims, in the order of the members.
 
-    `free` holds the partitions nobody owned. `disputed` ones were claimed by several members of one generation: nobody
-    can be trusted to be the only owner.
+    `free` holds, in order, the partitions nobody owned. `disputed` ones were claimed by several members of one
+    generation: nobody can be trusted to be the only owner.
     """
 
     owned: dict[str, list[int]]
-    free: set[int]
+    free: Sequence[int]
     disputed: set[int] = field(default_factory=set)
     max_generation: int = DEFAULT_GENERATION
 
@@ -38,17 +38,14 @@ def settle(
     subscriptions: Mapping[str, Subscription],
 ) -> Ownership:
     """Each partition to the claimant of the highest generation."""
-    free = set(range(space.total))
     owned = {member: space.ids(claims[member].partitions) for member in members}
-    unclaimed = space.total
-    for ids in owned.values():
-        free.difference_update(ids)
-        unclaimed -= len(ids)
-    ownership = Ownership(owned, free)
-    if len(free) != unclaimed:
+    claimed = set().union(*owned.values())
+    ownership = Ownership(owned, range(space.total))
+    if len(claimed) < sum(map(len, owned.values())):
         _settle_conflicts(ownership, claims, subscriptions)
-        free.update(range(space.total))
-        free.difference_update(*ownership.owned.values())
+        claimed = set().union(*ownership.owned.values())
+    if claimed:
+        ownership.free = sorted(set(range(space.total)) - claimed)
     generations = [claim.generation for claim in claims.values() if claim.generation is not None]
     ownership.max_generation = max(generations, default=DEFAULT_GENERATION)
     return ownership

@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from struct import error, pack, unpack_from
 
-from kohort.assignors.consumer_protocol import (
-    ConsumerProtocolError,
-    decode_topic_partitions,
-    encode_topic_partitions,
-    subscribed_topics,
-)
+from kohort.assignors.consumer_protocol import subscribed_topics
 from kohort.assignors.ordering import java_sorted
 from kohort.assignors.ownership import Claim, settle
 from kohort.assignors.partition_space import PartitionSpace
 from kohort.assignors.sticky_constrained import ConstrainedAssignment
 from kohort.assignors.sticky_general import GeneralAssignment
 from kohort.assignors.sticky_racks import StickyRacks
+from kohort.assignors.topic_partitions import ConsumerProtocolError, Decoder, encode_topic_partitions
 from kohort.assignors.types import (
     DEFAULT_GENERATION,
     Assignment,
@@ -37,19 +33,19 @@ def encode_sticky_user_data(partitions: Mapping[str, Sequence[int]], generation:
     return encode_topic_partitions(partitions) + (b"" if generation is None else pack(">i", generation))
 
 
-def decode_sticky_user_data(data: bytes | None) -> Claim:
+def decode_sticky_user_data(data: bytes | None, decoder: Decoder) -> Claim:
     """Version 1, then version 0; nothing that cannot be read is believed."""
     if not data:
         return Claim({})
     try:
-        partitions, pos = decode_topic_partitions(data, 0)
+        partitions, pos = decoder.decode(data, 0)
     except (ConsumerProtocolError, UnicodeDecodeError, error):
         return Claim({}, DEFAULT_GENERATION)
     return Claim(partitions, unpack_from(">i", data, pos)[0] if len(data) - pos >= 4 else None)
 
 
 def decode_cooperative_claim(subscription: Subscription) -> Claim:
-    """What a member owns is in its subscription; the generation too, from version 2 on, before that in the user data."""
+    """What a member owns is in its subscription; from version 2 on the generation too, before that in its user data."""
     if subscription.generation_id >= 0:
         return Claim(subscription.owned_partitions, subscription.generation_id)
     data = subscription.user_data
@@ -60,14 +56,14 @@ def decode_cooperative_claim(subscription: Subscription) -> Claim:
 
 
 class _StickyBase(Assignor):
-    def _claim(self, subscription: Subscription) -> Claim:
+    def _claims(self, subscriptions: Mapping[str, Subscription]) -> dict[str, Claim]:
         raise NotImplementedError
 
     def _assign_ids(
         self, space: PartitionSpace, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]
     ) -> tuple[dict[str, list[int]], dict[int, str] | None]:
         """The partition ids of each member and, where that is known, those that change their owner."""
-        claims = {member: self._claim(subscription) for member, subscription in subscriptions.items()}
+        claims = self._claims(subscriptions)
         ownership = settle(space, java_sorted(subscriptions), claims, subscriptions)
         racks = StickyRacks(space, metadata, subscriptions)
         if _all_equal(subscriptions):
@@ -93,8 +89,9 @@ class StickyAssignor(_StickyBase):
         self._assigned = assignment.partitions
         self._generation_id = metadata.generation_id
 
-    def _claim(self, subscription: Subscription) -> Claim:
-        return decode_sticky_user_data(subscription.user_data)
+    def _claims(self, subscriptions: Mapping[str, Subscription]) -> dict[str, Claim]:
+        decoder = Decoder()
+        return {member: decode_sticky_user_data(s.user_data, decoder) for member, s in subscriptions.items()}
 
     def assign(self, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
         if not subscriptions:
@@ -119,8 +116,8 @@ class CooperativeStickyAssignor(_StickyBase):
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         self._generation_id = metadata.generation_id
 
-    def _claim(self, subscription: Subscription) -> Claim:
-        return decode_cooperative_claim(subscription)
+    def _claims(self, subscriptions: Mapping[str, Subscription]) -> dict[str, Claim]:
+        return {member: decode_cooperative_claim(subscription) for member, subscription in subscriptions.items()}
 
     def assign(self, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
         if not subscriptions:

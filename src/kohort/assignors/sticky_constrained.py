@@ -33,18 +33,18 @@ class ConstrainedAssignment:
         unassigned = self._keep_owned()
         self.below_quota = java_sorted(self.below_quota)
         self.at_quota = java_sorted(self.at_quota)
-        self._racks.fewest_local_members_first(unassigned)
+        unassigned = self._racks.fewest_local_members_first(unassigned)
         if self._racks.of_member:
             unassigned = _RackRoundRobin(self, self._racks).deal(unassigned)
         self._deal(unassigned)
 
-    def _keep_owned(self) -> list[int]:
+    def _keep_owned(self) -> Sequence[int]:
         """Let members keep what they owned up to their quota; returns what is left to be dealt out, in order."""
         quota, over_left = self.quota, self.members_over_quota
-        free = self._ownership.free
+        distrusted: list[int] = []
         for member, owned in self._ownership.owned.items():
             if self._racks.of_member or self._ownership.disputed:
-                owned = self._trustworthy(member, owned)
+                owned = self._trustworthy(member, owned, distrusted)
             if len(owned) < quota:
                 self.below_quota.append(member)
             elif len(owned) > quota and over_left:
@@ -57,16 +57,17 @@ class ConstrainedAssignment:
         self.members_over_quota = over_left
         if not over_left:
             self.at_quota.clear()
-        free.update(self._revoked_from)
-        return sorted(free)
+        if not self._revoked_from and not distrusted:
+            return self._ownership.free
+        return sorted([*self._ownership.free, *self._revoked_from, *distrusted])
 
-    def _trustworthy(self, member: str, owned: list[int]) -> list[int]:
+    def _trustworthy(self, member: str, owned: list[int], distrusted: list[int]) -> list[int]:
         kept = []
         for partition in owned:
             if self._racks.mismatch(member, partition):
                 self._revoked_from[partition] = member
             elif partition in self._ownership.disputed:
-                self._ownership.free.add(partition)
+                distrusted.append(partition)
             else:
                 kept.append(partition)
         return kept
@@ -85,7 +86,7 @@ class ConstrainedAssignment:
                 if self._revoked_from.get(partition, member) != member or partition in self._ownership.disputed:
                     self.transferring[partition] = member
 
-    def _deal(self, unassigned: list[int]) -> None:
+    def _deal(self, unassigned: Sequence[int]) -> None:
         """Fill the members below the quota in turn, then give one more each to members at the quota."""
         start = 0
         below = self.below_quota
@@ -125,7 +126,7 @@ class _RackRoundRobin:
             self._at_quota_in.setdefault(rack, deque()).append((self._at_quota_count, member))
         self._at_quota_count += 1
 
-    def deal(self, unassigned: list[int]) -> list[int]:
+    def deal(self, unassigned: Sequence[int]) -> list[int]:
         """Returns the partitions that found no member in their racks."""
         left = []
         for partition in unassigned:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kohort.assignors.partition_space import PartitionSpace
 from kohort.assignors.racks import member_racks, partition_racks, racks_matter
@@ -34,7 +34,6 @@ class StickyRacks:
         rack = self.of_member.get(member)
         return rack is not None and rack not in self.of_partition[partition_id]
 
-    def fewest_local_members_first(self, ids: list[int]) -> None:
+    def fewest_local_members_first(self, ids: Sequence[int]) -> Sequence[int]:
         """The partitions that are hardest to place in a rack are placed first."""
-        if self._local_members is not None:
-            ids.sort(key=self._local_members.__getitem__)
+        return ids if self._local_members is None else sorted(ids, key=self._local_members.__getitem__)
