@@ -203,6 +203,11 @@ class Coordinator:
         context.event(group, events.GroupUnloaded)
         del context.groups[group.group_id]
 
+    @property
+    def partitions(self) -> list[int]:
+        """Those that are here, loading or loaded."""
+        return list(self._shards)
+
     def is_loaded(self, partition: int) -> bool:
         shard = self._shards.get(partition)
         return shard is not None and not shard.is_loading
