@@ -35,6 +35,15 @@ _BLOCK_LENGTH = Struct(">i")
 _ZSTD_LEVEL = 3
 _FIRST_GUESS = 8
 _OUTPUT_TOO_SMALL = "failed to write whole buffer"
+_INTO: dict[int, Callable[[Any, Any], int]] = {
+    Compression.GZIP: cramjam.gzip.decompress_into,
+    Compression.LZ4: cramjam.lz4.decompress_into,
+    Compression.ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+class OutputTooSmall(Exception):
+    """The output buffer cannot hold what was compressed."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -61,37 +70,35 @@ def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> by
 
 
 def decompress_view(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> bytes | memoryview:
-    """Like `decompress`, without the last copy."""
+    """Like `decompress`, without the last copy: into a buffer of guessed size, grown until it fits."""
     if codec == Compression.NONE:
         if len(data) > max_size:
             raise _too_large(max_size)
         return data if isinstance(data, bytes) else memoryview(data)
-    if codec == Compression.SNAPPY:
-        return _decompress_snappy(memoryview(data), max_size)
-    if codec == Compression.LZ4:
-        return _inflate(cramjam.lz4.decompress_into, data, max_size)
-    if codec == Compression.ZSTD:
-        return _inflate(cramjam.zstd.decompress_into, data, max_size)
-    if codec == Compression.GZIP:
-        return _inflate(cramjam.gzip.decompress_into, data, max_size)
-    raise CorruptBatch(f"no compression codec has the id {codec}")
-
-
-def _inflate(decompress_into: Callable[[Any, Any], int], data: Buffer, max_size: int) -> memoryview:
-    """Decompress into a buffer of guessed size, grown until it fits: twice as fast as an unbounded decompression."""
     size = min(max(len(data) * _FIRST_GUESS, 4096), max_size)
     while True:
-        out = bytearray(size)
+        out = memoryview(bytearray(size))
         try:
-            length = decompress_into(data, out)
-        except cramjam.DecompressionError as error:
-            if _OUTPUT_TOO_SMALL not in str(error):
-                raise CorruptBatch(f"the compressed records cannot be read: {error}") from None
+            return out[: decompress_into(codec, data, out)]
+        except OutputTooSmall:
             if size >= max_size:
                 raise _too_large(max_size) from None
             size = min(size * 4, max_size)
-        else:
-            return memoryview(out)[:length]
+
+
+def decompress_into(codec: int, data: Buffer, out: memoryview) -> int:
+    """How many bytes of `out` were filled; OutputTooSmall where it cannot hold everything."""
+    if codec == Compression.SNAPPY:
+        return _decompress_snappy(memoryview(data), out)
+    function = _INTO.get(codec)
+    if function is None:
+        raise CorruptBatch(f"no compression codec has the id {codec}")
+    try:
+        return function(data, out)
+    except cramjam.DecompressionError as error:
+        if _OUTPUT_TOO_SMALL in str(error):
+            raise OutputTooSmall from None
+        raise CorruptBatch(f"the compressed records cannot be read: {error}") from None
 
 
 def _compress_xerial(data: memoryview) -> bytes:
@@ -102,24 +109,21 @@ def _compress_xerial(data: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: memoryview, max_size: int) -> memoryview:
+def _decompress_snappy(data: memoryview, out: memoryview) -> int:
     if not data:
         raise CorruptBatch("the snappy stream is empty")
     blocks = _xerial_blocks(data) if data[:8] == _XERIAL_MAGIC else [data]
+    end = 0
     try:
-        sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
-        total = sum(sizes)
-        if total > max_size:
-            raise _too_large(max_size)
-        out = memoryview(bytearray(total))
-        end = 0
-        for block, size in zip(blocks, sizes, strict=True):
-            start, end = end, end + size
-            if size and cramjam.snappy.decompress_raw_into(block, out[start:end]) != size:
-                raise CorruptBatch("a snappy block is shorter than it says")
+        for block in blocks:
+            start, end = end, end + cramjam.snappy.decompress_raw_len(block)
+            if end > len(out):
+                raise OutputTooSmall
+            if end > start:
+                cramjam.snappy.decompress_raw_into(block, out[start:end])
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"the compressed records cannot be read: {error}") from None
-    return out
+    return end
 
 
 def _xerial_blocks(data: memoryview) -> list[memoryview]:

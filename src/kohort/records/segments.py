@@ -4,8 +4,8 @@ One plan per decoder: `plan_groups` with the C kernel, where plain batches never
 `wanted_batches` without it. Both keep the same batches and raise the same errors.
 """
 
-from collections.abc import Iterable, Iterator
-from ctypes import addressof, byref, sizeof
+from collections.abc import Iterator
+from ctypes import Array, addressof, byref, sizeof
 from typing import NamedTuple
 
 from kohort.records.batch import (
@@ -19,7 +19,7 @@ from kohort.records.batch import (
     read_header,
     read_records,
 )
-from kohort.records.compression import Buffer, decompress_view
+from kohort.records.compression import Buffer, OutputTooSmall, decompress_into, decompress_view
 from kohort.records.errors import CorruptBatch
 from kohort.records.kernel import MAX_SOURCE, Batch, Kernel, Scan, error
 from kohort.records.transactions import AbortedTransactions
@@ -28,6 +28,8 @@ MAX_OFFSET = 2**63 - 1
 MIN_RECORD_SIZE = 7
 
 _SCAN_CAPACITY = 1024
+_FIELDS = len(Batch._fields_)
+_SIZE, _DATA_POS, _DATA_LEN, _COUNT, _ATTRIBUTES = 1, 2, 3, 4, 5
 GROUP_BYTES = 32 * 1024 * 1024
 
 
@@ -88,34 +90,90 @@ def _plain(attributes: int, transactions: AbortedTransactions) -> bool:
 
 
 def _sorted_out(
-    buf: Buffer, batches: "Iterable[Batch]", found: int, transactions: AbortedTransactions, wanted: Wanted
+    buf: Buffer, batches: Array[Batch], found: int, transactions: AbortedTransactions, wanted: Wanted
 ) -> Iterator[list[Segment]]:
-    """Batch by batch: markers and aborted batches left out, compressed ones decompressed."""
+    """Batch by batch: markers and aborted batches emptied, compressed ones decompressed side by side."""
     view = memoryview(buf)
-    start = addressof(batches)
-    group: list[Segment] = []
-    size = 0
+    numbers = memoryview(batches).cast("B").cast("q")
+    runs = _Runs(buf, addressof(batches), found, sum(numbers[_SIZE : found * _FIELDS : _FIELDS]))
+    limit = min(wanted.max_size, MAX_SOURCE // 2)
     for number in range(found):
-        batch = batches[number]
-        if batch.attributes & CONTROL_FLAG:
-            transactions.marker(batch, read_records(buf, batch.pos, read_header(buf, batch.pos), wanted.max_size))
-            continue
-        if transactions.hides(batch) or batch.count == 0:
-            continue
-        source: Buffer = buf
-        if codec := batch.attributes & COMPRESSION_MASK:
-            body = view[batch.pos + HEADER_SIZE : batch.pos + batch.size]
-            source = decompress_view(codec, body, min(wanted.max_size, MAX_SOURCE // 2))
-            batch.data_pos, batch.data_len = 0, len(source)
-        if batch.count * MIN_RECORD_SIZE > batch.data_len:
-            raise CorruptBatch(f"{batch.data_len} bytes cannot hold {batch.count} records")
-        group.append(Segment(source, start + number * sizeof(Batch), 1, batch.count))
-        size += batch.data_len
-        if size >= GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+        at = number * _FIELDS
+        attributes, count = numbers[at + _ATTRIBUTES], numbers[at + _COUNT]
+        if attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG) and _hidden(buf, batches[number], transactions, wanted):
+            count = numbers[at + _COUNT] = 0
+        if count and attributes & COMPRESSION_MASK:
+            pos = numbers[at]
+            body = view[pos + HEADER_SIZE : pos + numbers[at + _SIZE]]
+            start, length = runs.decompress(number, attributes & COMPRESSION_MASK, body, limit)
+            numbers[at + _DATA_POS], numbers[at + _DATA_LEN] = start, length
+        elif count:
+            runs.switch_to(number, buf)
+        else:
+            numbers[at + _DATA_POS] = numbers[at + _DATA_LEN] = 0
+        if count * MIN_RECORD_SIZE > numbers[at + _DATA_LEN]:
+            raise CorruptBatch(f"{numbers[at + _DATA_LEN]} bytes cannot hold {count} records")
+        runs.rows += count
+        if runs.bytes >= GROUP_BYTES:
+            yield runs.take(number + 1)
+    yield runs.take(found)
+
+
+def _hidden(buf: Buffer, batch: Batch, transactions: AbortedTransactions, wanted: Wanted) -> bool:
+    if batch.attributes & CONTROL_FLAG:
+        transactions.marker(batch, read_records(buf, batch.pos, read_header(buf, batch.pos), wanted.max_size))
+        return True
+    return transactions.hides(batch)
+
+
+class _Runs:
+    """Consecutive batches whose records are in one buffer become one segment: a single call into the kernel."""
+
+    def __init__(self, buf: Buffer, batches: int, count: int, compressed_size: int) -> None:
+        self.rows = self.bytes = 0
+        self._batches = batches
+        self._segments: list[Segment] = []
+        self._source: Buffer = buf
+        self._first = 0
+        self._arena = memoryview(bytearray(min(compressed_size * 8, GROUP_BYTES) + 65536))
+        self._used = 0
+
+    def switch_to(self, number: int, source: Buffer) -> None:
+        """Batches from `number` on are in `source`."""
+        if source is not self._source:
+            self._close(number)
+            self._source = source
+
+    def decompress(self, number: int, codec: int, body: memoryview, limit: int) -> tuple[int, int]:
+        """Position and length of the decompressed records in what is the source from now on."""
+        try:
+            start = self._used
+            length = decompress_into(codec, body, self._arena[start : start + limit])
+        except OutputTooSmall:
+            source = decompress_view(codec, body, limit)
+            self._arena = memoryview(bytearray(min(len(source) * 8, GROUP_BYTES) + 65536))
+            self._used = start = 0
+            length = len(source)
+            self.switch_to(number, source)
+        else:
+            self._used += length
+            self.switch_to(number, self._arena)
+        self.bytes += length
+        return start, length
+
+    def take(self, number: int) -> list[Segment]:
+        """The segments of all batches before `number`. The arena is free again once the next group is asked for."""
+        self._close(number)
+        segments, self._segments = self._segments, []
+        self.bytes = self._used = 0
+        return segments
+
+    def _close(self, number: int) -> None:
+        source = self._source[: self._used] if self._source is self._arena else self._source
+        if number > self._first:
+            batches = self._batches + self._first * sizeof(Batch)
+            self._segments.append(Segment(source, batches, number - self._first, self.rows))
+        self._first, self.rows = number, 0
 
 
 def wanted_batches(buf: Buffer, wanted: Wanted) -> Iterator[tuple[int, BatchHeader]]:
