@@ -224,4 +224,5 @@ class KafkaError(Exception):
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
-        super().__init__(f"{code.name}: {message or code.message}")
+        self.message = message or code.message
+        super().__init__(f"{code.name}: {self.message}")
