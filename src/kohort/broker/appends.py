@@ -122,7 +122,7 @@ class Appends:
         except KafkaError as error:
             logger.error("append to %s failed: %s", partition, error)
             for append in appends:
-                append.fail(error.code, str(error))
+                append.fail(error.code, error.message)
             return
         self.grown.add(partition)
         offset = done.base_offset
@@ -153,7 +153,7 @@ class Appends:
             appends, error = self._durable.popleft()
             for append in appends:
                 if error is not None:
-                    append.fail(error.code, str(error))
+                    append.fail(error.code, error.message)
                 append.owner.appended(append, now_ms)
 
 

@@ -1,4 +1,4 @@
-"""From settings to a running broker: opens the store, builds the core, starts the server. Used by embedded and serve."""
+"""From settings to a running broker: opens the store, builds the core, starts the server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def open_store(config: BrokerConfig, data_dir: str | os.PathLike[str] | None) ->
     try:
         return LogStore(path, node_id=config["node.id"])
     except KafkaError as error:
-        raise StartError(str(error)) from None
+        raise StartError(error.message) from None
 
 
 class RunningBroker:
@@ -91,6 +91,8 @@ def parse_listener(text: str) -> tuple[str, int]:
 
 
 def _why(error: Exception, host: str, port: int) -> str:
+    if isinstance(error, KafkaError):
+        return error.message
     if not isinstance(error, OSError):
         return str(error)
     if error.errno == 98 or "address already in use" in str(error).lower():

@@ -36,7 +36,7 @@ def describe_configs(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         try:
             result.configs = list(_describe(core, resource, request))
         except KafkaError as error:
-            result.error_code, result.error_message = error.code, str(error)
+            result.error_code, result.error_message = error.code, error.message
     return response
 
 
@@ -135,7 +135,7 @@ def alter_configs(core: Core, call: Call, request: Any, now_ms: int) -> Any:
             new = {config.name: _value(config) for config in resource.configs}
             _apply(core, resource, new, request.validate_only)
         except KafkaError as error:
-            row.error_code, row.error_message = error.code, str(error)
+            row.error_code, row.error_message = error.code, error.message
     return response
 
 
@@ -148,7 +148,7 @@ def incremental_alter_configs(core: Core, call: Call, request: Any, now_ms: int)
             new = _operated(core, resource)
             _apply(core, resource, new, request.validate_only)
         except KafkaError as error:
-            row.error_code, row.error_message = error.code, str(error)
+            row.error_code, row.error_message = error.code, error.message
     return response
 
 

@@ -41,7 +41,7 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
 
 def _refuse(row: Any, error: KafkaError) -> None:
     row.error_code = error.code
-    row.error_message = str(error)
+    row.error_message = error.message
     row.num_partitions = row.replication_factor = -1
     row.configs = None
 
@@ -154,7 +154,7 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
             topic = _to_delete(core, name, topic_id, call.version)
             core.topics.delete(topic)
         except KafkaError as error:
-            row.error_code, row.error_message = error.code, str(error)
+            row.error_code, row.error_message = error.code, error.message
             continue
         row.name, row.topic_id = topic.name, topic.topic_id
         deleted.append(topic)
@@ -193,7 +193,7 @@ def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:
                 continue
             core.topics.grow(topic, asked.count)
         except KafkaError as error:
-            row.error_code, row.error_message = error.code, str(error)
+            row.error_code, row.error_message = error.code, error.message
             continue
         if core.groups is not None:
             core.groups.topic_grew(topic.name, now_ms)

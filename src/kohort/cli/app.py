@@ -1,0 +1,47 @@
+"""The typer application: every command by name, imported only when it is called or its help is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+COMMANDS: dict[str, str] = {}
+"""Command -> "module:app", a typer application with one command or with several below it."""
+
+
+class LazyGroup(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted({*COMMANDS, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        home = COMMANDS.get(cmd_name)
+        if home is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = home.partition(":")
+        command = typer.main.get_command(getattr(import_module(module), attribute))
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Kafka's consumer-group coordination for Python and Spark.",
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Kafka's consumer-group coordination for Python and Spark."""
+
+
+@app.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def serve(ctx: typer.Context) -> None:
+    """Run a Kafka broker."""
+    from kohort.cli.serve import main
+
+    raise typer.Exit(main(ctx.args))
