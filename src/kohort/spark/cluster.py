@@ -15,7 +15,7 @@ from kohort.client.config import Config
 from kohort.client.types import TopicPartition, partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest
-from kohort.spark.connection import POOL, Connection, ConnectionLost
+from kohort.spark.connection import POOL, ConnectionLost, Pool
 from kohort.spark.options import OptionError, Subscription
 
 log = logging.getLogger("kohort.spark")
@@ -25,6 +25,13 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _TOPIC_RESOURCE = 2
 _MAX_METADATA_VERSION = 12
 _MAX_LIST_OFFSETS_VERSION = 7
+
+
+Fit = Callable[[Any, int], Any]
+
+
+def _as_it_is(request: Any, version: int) -> Any:
+    return request
 
 
 class TopicGone(KafkaError):
@@ -59,8 +66,9 @@ def is_transient(error: Exception) -> bool:
 class Cluster:
     """One process's view of the cluster: nodes, topics, leaders. A stale one costs a round trip, never an error."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, pool: Pool = POOL) -> None:
         self.config = config
+        self._pool = pool
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
 
@@ -96,7 +104,7 @@ class Cluster:
     def _ask_metadata(self, topics: Iterable[str] | None) -> list[TopicPartition]:
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        response = self._ask_anyone(request, _MAX_METADATA_VERSION)
+        response = self.ask_anyone(request, _MAX_METADATA_VERSION)
         self._nodes = {node.node_id: (node.host, node.port) for node in response.brokers}
         found: list[TopicPartition] = []
         for topic in response.topics:
@@ -189,7 +197,7 @@ class Cluster:
             resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"]
         )
         try:
-            response = self._ask_anyone(DescribeConfigsRequest(resources=[resource]), None)
+            response = self.ask_anyone(DescribeConfigsRequest(resources=[resource]), None)
         except (KafkaError, ConnectionLost):
             return None
         for result in response.results:
@@ -210,21 +218,20 @@ class Cluster:
                     raise
                 retry.wait(error)
 
-    def _ask(self, host: str, port: int, request: Any, most: int | None) -> Any:
-        connection: Connection = POOL.take(host, port, self.config)
+    def _ask(self, host: str, port: int, request: Any, most: int | None, fit: Fit = _as_it_is) -> Any:
+        connection = self._pool.take(host, port, self.config)
         try:
-            return connection.call(request, connection.version_of(type(request), most))
-        except BaseException:
-            connection.close()
-            raise
+            version = connection.version_of(type(request), most)
+            return connection.call(fit(request, version), version)
         finally:
-            POOL.give_back(connection, self.config)
+            self._pool.give_back(connection, self.config)
 
-    def _ask_anyone(self, request: Any, most: int | None) -> Any:
+    def ask_anyone(self, request: Any, most: int | None, fit: Fit = _as_it_is) -> Any:
+        """The answer of any broker that can be reached; `fit` gives the request the shape of the version agreed on."""
         trouble: Exception | None = None
         for host, port in dict.fromkeys([*self._nodes.values(), *self.config["bootstrap.servers"]]):
             try:
-                return self._ask(host, port, request, most)
+                return self._ask(host, port, request, most, fit)
             except ConnectionLost as error:
                 trouble = error
         raise trouble or ConnectionLost("no brokers are known")

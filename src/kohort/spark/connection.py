@@ -147,6 +147,15 @@ class Connection:
             filled += count
         return buffer
 
+    @property
+    def socket(self) -> socket.socket:
+        """To wait on with others; reading and writing stay in here."""
+        return self._socket
+
+    def readable(self) -> bool:
+        """Whether there is something to read right now."""
+        return bool(getattr(self._socket, "pending", int)()) or has_input(self._socket)
+
     def _lost(self, why: object) -> ConnectionLost:
         self.close()
         return ConnectionLost(f"{self.host}:{self.port}: {why}")
@@ -170,7 +179,7 @@ class Pool:
         waiting = self._idle.get(self._key(host, port, config))
         while waiting:
             connection = waiting.pop()
-            if not _hung_up(connection._socket):
+            if not has_input(connection.socket):
                 return connection
             connection.close()
         return Connection(host, port, config)
@@ -205,8 +214,8 @@ _IDENTITY = (
 )
 
 
-def _hung_up(sock: socket.socket) -> bool:
-    """Whether an idle connection was closed by the other side (or said something nobody asked for)."""
+def has_input(sock: socket.socket) -> bool:
+    """Whether there is something to read; for an idle connection, that the other side closed it."""
     poll = select.poll()
     try:
         poll.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)

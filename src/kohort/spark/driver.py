@@ -1,0 +1,222 @@
+"""A streaming query's planner: which offsets the next batch holds, and when what has been read is committed.
+
+Everything below the `start` that Spark passes to `latest_offset` is durable, and is committed to the group right there.
+A partition's position after an assignment comes from the group's commit, from the checkpoint where that commit is this
+query's own and older, or from startingOffsets where there is neither.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
+from kohort.spark.accounting import DataLossError
+from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
+from kohort.spark.holdings import Holdings
+from kohort.spark.membership import Membership
+from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, nested, share, split
+from kohort.spark.options import ReadOptions
+from kohort.spark.planning import resolve
+
+log = logging.getLogger("kohort.spark")
+
+FIRST_ASSIGNMENT_SECONDS = 30
+COMMIT_SECONDS = 5
+COMMIT_RETRY_SECONDS = 0.5
+
+
+class QueryDriver:
+    """One per query run, in the query's driver process. Called by one thread."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._cluster = cluster_for(options.settings)
+        self.holdings = Holdings()
+        self._membership = Membership(options, self.holdings)
+        self._query = uuid.uuid4().hex[:16]
+        self._targets: dict[TopicPartition, int] | None = None
+        self._ends: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] = {}
+        self._missing_since: dict[TopicPartition, float] = {}
+        self._next_commit_at = 0.0
+        self._waited = False
+
+    def start(self) -> None:
+        self._membership.start()
+
+    def stop(self, reason: str) -> None:
+        self._membership.stop(reason)
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    def initial_offset(self) -> dict[str, Any]:
+        """No partition yet: each is taken up where the group stands when it is first assigned."""
+        return StreamOffset(self._query, {}).to_json()
+
+    def stop_at_present_end(self) -> None:
+        """Trigger.AvailableNow: read what is there now. Any member may own a partition later, so all are noted."""
+        partitions = self._cluster.partitions_of(self._options.subscription)
+        self._targets = self._log_ends(partitions)
+
+    def latest_offset(self, start_json: dict[str, Any], limit: int | None) -> dict[str, Any]:
+        start = StreamOffset.from_json(start_json)
+        self._query = start.query
+        self._membership.check()
+        self.holdings.finish(start.ranges)
+        self._wait_for_first_assignment()
+        self._resolve_new(start)
+        self._commit()
+        planned = self.holdings.plan(self._plan(limit))
+        self._reached = {tp: stop for tp, (_, stop) in planned.items()}
+        if not any(stop > first for first, stop in planned.values()):
+            return start_json
+        return StreamOffset(self._query, planned).to_json()
+
+    def pieces(self, end_json: Mapping[str, Any]) -> list[Piece]:
+        """The tasks of a batch, from its end alone: the same for a batch of an earlier run."""
+        end = StreamOffset.from_json(end_json)
+        self.holdings.replay(end.ranges)
+        return split(end.ranges, self._options.min_partitions, self._options.max_records_per_partition)
+
+    def report(self) -> dict[str, Any] | None:
+        """For the query's progress: the end of every owned log as last seen, and the lag behind it."""
+        positions = self.holdings.positions()
+        ends = {tp: end for tp, end in self._ends.items() if tp in positions}
+        if not ends:
+            return None
+        lag = {tp: max(end - max(self._reached.get(tp, 0), positions[tp]), 0) for tp, end in ends.items()}
+        return {"offsets": nested(ends), "lag": nested(lag), "totalLag": sum(lag.values())}
+
+    # -- planning ------------------------------------------------------------------------------------------------------
+
+    def _plan(self, limit: int | None) -> Ranges:
+        positions = self.holdings.positions()
+        self._ends = self._log_ends(positions)
+        self._note_missing(positions)
+        available: dict[TopicPartition, int] = {}
+        for tp, position in positions.items():
+            if tp not in self._ends:
+                continue
+            if position > self._ends[tp]:
+                position = self._truncated(tp, position)
+                positions[tp] = position
+            available[tp] = max(self._stop(tp, position) - position, 0)
+        taken = available if limit is None else share(available, limit)
+        return {tp: (positions[tp], positions[tp] + taken[tp]) for tp in available}
+
+    def _stop(self, tp: TopicPartition, position: int) -> int:
+        end = self._ends[tp]
+        return end if self._targets is None else min(end, self._targets.get(tp, position))
+
+    def _log_ends(self, partitions: Any) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        committed_only = self._options.read_committed
+        ends = self._cluster.list_offsets(dict.fromkeys(partitions, LATEST), committed_only=committed_only)
+        return {tp: end or 0 for tp, end in ends.items()}
+
+    def _note_missing(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Partitions that do not exist (any more) are not planned; unread records of theirs are lost."""
+        now = time.monotonic()
+        missing = {tp: self._missing_since.get(tp, now) for tp in positions if tp not in self._ends}
+        for tp, since in missing.items():
+            if now - since >= GONE_PATIENCE_MS / 1000:
+                self._lost(f"{tp} was deleted; this query had read up to offset {positions[tp]}")
+                self.holdings.drop([tp])
+        self._missing_since = {tp: since for tp, since in missing.items() if now - since < GONE_PATIENCE_MS / 1000}
+
+    def _truncated(self, tp: TopicPartition, position: int) -> int:
+        start = self._cluster.list_offsets({tp: EARLIEST}).get(tp) or 0
+        end = self._ends[tp]
+        self._lost(f"{tp} ends at {end}, before the position {position}: it was truncated or created anew")
+        self.holdings.move(tp, start)
+        return start
+
+    def _lost(self, reason: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{reason}. Set failOnDataLoss=false to go on with what there is")
+        log.warning("%s; going on, as failOnDataLoss=false says", reason)
+
+    # -- positions after an assignment ---------------------------------------------------------------------------------
+
+    def _wait_for_first_assignment(self) -> None:
+        """Once, and longer where the query would end without one (AvailableNow)."""
+        if self._waited:
+            return
+        config = self._options.config()
+        if self._targets is None:
+            self._waited = self._membership.wait_for_assignment(FIRST_ASSIGNMENT_SECONDS)
+            return
+        if not self._membership.wait_for_assignment(config["max.poll.interval.ms"] / 1000):
+            raise TimeoutError(
+                f"group {self._options.group_id} assigned nothing within max.poll.interval.ms: {self._membership.state}"
+            )
+        # A cooperative group takes a second round: the others give partitions up in the first.
+        self._membership.wait_for_partitions(3 * config["heartbeat.interval.ms"] / 1000)
+        self._waited = True
+
+    def _resolve_new(self, start: StreamOffset) -> None:
+        new = self.holdings.unresolved()
+        if not new:
+            return
+        starts = self._cluster.list_offsets(dict.fromkeys(new, EARLIEST))
+        new = frozenset(tp for tp in new if tp in starts)
+        committed = self._membership.committed(new, COMMIT_SECONDS)
+        if committed is None:
+            return
+        positions = {tp: self._position(tp, committed.get(tp), start.next_offset(tp)) for tp in new}
+        fresh = [tp for tp, position in positions.items() if position is None]
+        ends = self._log_ends(fresh)
+        begin = resolve(
+            self._cluster, self._options.starting, {tp: (starts[tp] or 0, ends[tp]) for tp in fresh if tp in ends}
+        )
+        known = {tp: position for tp, position in positions.items() if position is not None} | begin
+        for tp, position in known.items():
+            if position < (starts[tp] or 0):
+                self._lost(f"{tp}: offsets [{position}, {starts[tp]}) were deleted before they were read (retention)")
+                known[tp] = starts[tp] or 0
+        self.holdings.resolve(known, {tp: at.offset if at else None for tp, at in committed.items()})
+
+    def _position(self, tp: TopicPartition, group: OffsetAndMetadata | None, checkpoint: int | None) -> int | None:
+        """Where to read on; None where neither the group nor the checkpoint knows."""
+        if group is None or checkpoint is None or group.offset == checkpoint:
+            return checkpoint if group is None else group.offset
+        own = group.metadata == self.tag
+        if own and group.offset < checkpoint:
+            log.info(
+                "%s: this query's last commit %d had not followed its checkpoint, going on at %d",
+                tp, group.offset, checkpoint,
+            )  # fmt: skip
+            return checkpoint
+        who = "a later run of this query" if own else "another member or an operator"
+        log.warning(
+            "%s: the checkpoint says %d, but %s has moved the group to %d since, which wins",
+            tp, checkpoint, who, group.offset,
+        )  # fmt: skip
+        return group.offset
+
+    # -- commits -------------------------------------------------------------------------------------------------------
+
+    @property
+    def tag(self) -> str:
+        """The metadata of this query's commits, by which it knows its own."""
+        return commit_tag(self._query)
+
+    def _commit(self) -> None:
+        self._membership.tag = self.tag
+        offsets = self.holdings.uncommitted()
+        if not offsets or time.monotonic() < self._next_commit_at:
+            return
+        error = self._membership.commit(offsets, COMMIT_SECONDS)
+        if error is None:
+            return
+        self._next_commit_at = time.monotonic() + COMMIT_RETRY_SECONDS
+        log.warning("commit of %s failed and will be tried again: %s", partition_list(offsets), error)
+
+
+def commit_tag(query: str) -> str:
+    return f"kohort-spark:{query}"

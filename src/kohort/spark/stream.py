@@ -1,0 +1,109 @@
+"""The streaming reader as Spark sees it. Pickled to executors, so it holds plain values; the work is in driver.py.
+
+Spark builds this class twice, in the query's own driver process and in a planner whose copy goes to the executors:
+nothing happens before the first driver call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from kohort.spark import fetch
+from kohort.spark.batch import TaskPartition
+from kohort.spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kohort.spark.driver import QueryDriver
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._driver: QueryDriver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_driver": None}
+
+    def _started(self) -> QueryDriver:
+        """The driver, which begins to join the group at the first call."""
+        if self._driver is None:
+            from kohort.spark.driver import QueryDriver
+
+            log_to_stderr()
+            leave_on_sigterm()
+            self._driver = QueryDriver(self._options)
+            self._driver.start()
+        return self._driver
+
+    # -- what Spark calls ----------------------------------------------------------------------------------------------
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._started().stop_at_present_end()
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._started().initial_offset()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._started().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return None if self._driver is None else self._driver.report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        options = self._options
+        pieces = self._started().pieces(end)
+        tasks = (fetch.ReadTask(piece, self._columns, options.settings, options.fail_on_data_loss) for piece in pieces)
+        return [TaskPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return fetch.read(partition.value)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Comes one batch late and not after the last: latestOffset has committed before. Nothing is left to do."""
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver.stop("the query has ended")
+            self._driver = None
+
+
+def leave_on_sigterm() -> None:
+    """Spark ends a query's driver process with SIGTERM, twice, without calling stop(): make it an orderly exit."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def leave(signal_number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(0)
+
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGTERM, leave)
+
+
+def log_to_stderr() -> None:
+    """The driver process has no logging of its own; its stderr is Spark's."""
+    import logging
+
+    logger = logging.getLogger("kohort")
+    if logger.handlers or logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%y/%m/%d %H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(os.environ.get("KOHORT_LOG_LEVEL", "INFO").upper())
