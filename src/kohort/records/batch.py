@@ -242,7 +242,11 @@ def _parse_records(data: bytes, header: BatchHeader) -> list[Record]:
             delta, pos = read_varint(data, pos)
             key, pos = _read_bytes(data, pos, end)
             value, pos = _read_bytes(data, pos, end)
-            headers, pos = _read_headers(data, pos, end)
+            headers: tuple[Header, ...] = ()
+            if data[pos] == 0:
+                pos += 1
+            else:
+                headers, pos = _read_headers(data, pos, end)
             if pos != end:
                 raise CorruptBatch("a record is longer or shorter than it says")
             records.append(Record(base_offset + delta, timestamp, key, value, headers))
@@ -254,7 +258,10 @@ def _parse_records(data: bytes, header: BatchHeader) -> list[Record]:
 
 
 def _read_bytes(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
-    length, pos = read_varint(data, pos)
+    raw = data[pos]
+    if raw == 1:
+        return None, pos + 1
+    length, pos = (raw >> 1, pos + 1) if raw < 0x80 and not raw & 1 else read_varint(data, pos)
     if length < 0:
         return None, pos
     if length > end - pos:
@@ -264,8 +271,6 @@ def _read_bytes(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
 
 def _read_headers(data: bytes, pos: int, end: int) -> tuple[tuple[Header, ...], int]:
     count, pos = read_varint(data, pos)
-    if count == 0:
-        return (), pos
     if count < 0 or count > end - pos:
         raise CorruptBatch(f"a record with {end - pos} bytes left cannot have {count} headers")
     return read_header_fields(data, pos, end, count)

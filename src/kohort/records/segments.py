@@ -31,6 +31,7 @@ _SCAN_CAPACITY = 1024
 _FIELDS = len(Batch._fields_)
 _SIZE, _DATA_POS, _DATA_LEN, _COUNT, _ATTRIBUTES = 1, 2, 3, 4, 5
 GROUP_BYTES = 32 * 1024 * 1024
+_ARENA_BYTES = 8 * 1024 * 1024
 
 
 class Wanted(NamedTuple):
@@ -59,30 +60,21 @@ def plan_groups(kernel: Kernel, buf: Buffer, address: int, wanted: Wanted) -> It
         raise CorruptBatch(f"a fetch of {len(buf)} bytes is larger than any response can be")
     batches, scan = (Batch * _SCAN_CAPACITY)(), Scan()
     transactions = AbortedTransactions(wanted.aborted)
+    runs = _Runs(buf, addressof(batches))
+    limits = (wanted.from_offset, wanted.to_offset, wanted.max_rows, GROUP_BYTES, wanted.check_crc)
     pos = 0
-    while True:
-        found = kernel.scan(
-            address,
-            len(buf),
-            pos,
-            wanted.from_offset,
-            wanted.to_offset,
-            wanted.max_rows,
-            GROUP_BYTES,
-            wanted.check_crc,
-            batches,
-            _SCAN_CAPACITY,
-            byref(scan),
-        )
-        if found < 0:
-            raise error(found)
-        if found and _plain(scan.attributes, transactions):
-            yield [Segment(buf, addressof(batches), found, min(scan.rows, scan.bytes // MIN_RECORD_SIZE))]
-        elif found:
-            yield from _sorted_out(buf, batches, found, transactions, wanted)
-        if scan.done:
-            return
-        pos = scan.next_pos
+    try:
+        while not scan.done:
+            found = kernel.scan(address, len(buf), pos, *limits, batches, _SCAN_CAPACITY, byref(scan))
+            if found < 0:
+                raise error(found)
+            if found and _plain(scan.attributes, transactions):
+                yield [Segment(buf, addressof(batches), found, min(scan.rows, scan.bytes // MIN_RECORD_SIZE))]
+            elif found:
+                yield from _sorted_out(buf, batches, found, transactions, wanted, runs)
+            pos = scan.next_pos
+    finally:
+        runs.release()
 
 
 def _plain(attributes: int, transactions: AbortedTransactions) -> bool:
@@ -90,23 +82,28 @@ def _plain(attributes: int, transactions: AbortedTransactions) -> bool:
 
 
 def _sorted_out(
-    buf: Buffer, batches: Array[Batch], found: int, transactions: AbortedTransactions, wanted: Wanted
+    buf: Buffer, batches: Array[Batch], found: int, transactions: AbortedTransactions, wanted: Wanted, runs: "_Runs"
 ) -> Iterator[list[Segment]]:
     """Batch by batch: markers and aborted batches emptied, compressed ones decompressed side by side."""
     view = memoryview(buf)
     numbers = memoryview(batches).cast("B").cast("q")
-    runs = _Runs(buf, addressof(batches), found, sum(numbers[_SIZE : found * _FIELDS : _FIELDS]))
     limit = min(wanted.max_size, MAX_SOURCE // 2)
     for number in range(found):
         at = number * _FIELDS
         attributes, count = numbers[at + _ATTRIBUTES], numbers[at + _COUNT]
         if attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG) and _hidden(buf, batches[number], transactions, wanted):
             count = numbers[at + _COUNT] = 0
-        if count and attributes & COMPRESSION_MASK:
+        codec = attributes & COMPRESSION_MASK
+        if count and codec:
             pos = numbers[at]
             body = view[pos + HEADER_SIZE : pos + numbers[at + _SIZE]]
-            start, length = runs.decompress(number, attributes & COMPRESSION_MASK, body, limit)
-            numbers[at + _DATA_POS], numbers[at + _DATA_LEN] = start, length
+            placed = runs.decompress(number, codec, body, limit)
+            if placed is None:
+                yield runs.take(number)
+                placed = runs.decompress(number, codec, body, limit) or runs.decompress_apart(
+                    number, codec, body, limit
+                )
+            numbers[at + _DATA_POS], numbers[at + _DATA_LEN] = placed
         elif count:
             runs.switch_to(number, buf)
         else:
@@ -114,9 +111,8 @@ def _sorted_out(
         if count * MIN_RECORD_SIZE > numbers[at + _DATA_LEN]:
             raise CorruptBatch(f"{numbers[at + _DATA_LEN]} bytes cannot hold {count} records")
         runs.rows += count
-        if runs.bytes >= GROUP_BYTES:
-            yield runs.take(number + 1)
     yield runs.take(found)
+    runs.rewind()
 
 
 def _hidden(buf: Buffer, batch: Batch, transactions: AbortedTransactions, wanted: Wanted) -> bool:
@@ -126,16 +122,24 @@ def _hidden(buf: Buffer, batch: Batch, transactions: AbortedTransactions, wanted
     return transactions.hides(batch)
 
 
-class _Runs:
-    """Consecutive batches whose records are in one buffer become one segment: a single call into the kernel."""
+_spare_arenas: list[memoryview] = []
 
-    def __init__(self, buf: Buffer, batches: int, count: int, compressed_size: int) -> None:
-        self.rows = self.bytes = 0
+
+class _Runs:
+    """Consecutive batches whose records are in one buffer become one segment: a single call into the kernel.
+
+    Batches are decompressed side by side into an arena. One arena is kept for the next fetch: memory that has been in
+    use is much cheaper than fresh memory.
+    """
+
+    def __init__(self, buf: Buffer, batches: int) -> None:
+        self.rows = 0
+        self._buf = buf
         self._batches = batches
         self._segments: list[Segment] = []
         self._source: Buffer = buf
         self._first = 0
-        self._arena = memoryview(bytearray(min(compressed_size * 8, GROUP_BYTES) + 65536))
+        self._arena: memoryview | None = None
         self._used = 0
 
     def switch_to(self, number: int, source: Buffer) -> None:
@@ -144,33 +148,46 @@ class _Runs:
             self._close(number)
             self._source = source
 
-    def decompress(self, number: int, codec: int, body: memoryview, limit: int) -> tuple[int, int]:
-        """Position and length of the decompressed records in what is the source from now on."""
+    def decompress(self, number: int, codec: int, body: memoryview, limit: int) -> tuple[int, int] | None:
+        """Position and length of the records in the arena, which then is the source; None where they do not fit."""
+        if self._arena is None:
+            self._arena = _spare_arenas.pop() if _spare_arenas else memoryview(bytearray(_ARENA_BYTES))
+        start = self._used
         try:
-            start = self._used
             length = decompress_into(codec, body, self._arena[start : start + limit])
         except OutputTooSmall:
-            source = decompress_view(codec, body, limit)
-            self._arena = memoryview(bytearray(min(len(source) * 8, GROUP_BYTES) + 65536))
-            self._used = start = 0
-            length = len(source)
-            self.switch_to(number, source)
-        else:
-            self._used += length
-            self.switch_to(number, self._arena)
-        self.bytes += length
+            return None
+        self.switch_to(number, self._arena)
+        self._used += length
         return start, length
 
+    def decompress_apart(self, number: int, codec: int, body: memoryview, limit: int) -> tuple[int, int]:
+        """The same for a batch that is larger than the arena, into a buffer of its own."""
+        source = decompress_view(codec, body, limit)
+        self.switch_to(number, source)
+        return 0, len(source)
+
     def take(self, number: int) -> list[Segment]:
-        """The segments of all batches before `number`. The arena is free again once the next group is asked for."""
+        """The segments of all batches before `number`. Their part of the arena is free once more is decompressed."""
         self._close(number)
+        self._source = self._buf
         segments, self._segments = self._segments, []
-        self.bytes = self._used = 0
+        self._used = 0
         return segments
+
+    def rewind(self) -> None:
+        """The array of batches is about to be filled anew."""
+        self._first = 0
+
+    def release(self) -> None:
+        """Nothing decompressed is needed any more."""
+        if self._arena is not None and not _spare_arenas:
+            _spare_arenas.append(self._arena)
+        self._arena = None
 
     def _close(self, number: int) -> None:
         source = self._source[: self._used] if self._source is self._arena else self._source
-        if number > self._first:
+        if number > self._first and self.rows:
             batches = self._batches + self._first * sizeof(Batch)
             self._segments.append(Segment(source, batches, number - self._first, self.rows))
         self._first, self.rows = number, 0

@@ -29,6 +29,10 @@ def read_varint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     raw = buf[pos]
     if raw < 0x80:
         return (raw >> 1) ^ -(raw & 1), pos + 1
+    high = buf[pos + 1]
+    if high < 0x80:
+        raw = raw & 0x7F | high << 7
+        return (raw >> 1) ^ -(raw & 1), pos + 2
     raw, pos = _read_unsigned(buf, pos, 5)
     raw &= 0xFFFFFFFF
     return (raw >> 1) ^ -(raw & 1), pos
