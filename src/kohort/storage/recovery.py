@@ -28,6 +28,7 @@ from kohort.storage.local_segment import (
     file_name,
 )
 from kohort.storage.producers import AppendedBatch, ProducerStates, decode_snapshot
+from kohort.storage.segment import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def load(log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int) -> 
     if clean and log.segments:
         log.active.scan_tail()
     _set_offsets(log, checkpoint, clean)
-    log.epochs.truncate_from_end(log.end_offset)
+    log.epochs.truncate_from_end(log.end_offset + 1)  # an epoch may have begun without a record
     log.epochs.truncate_from_start(log.start_offset)
     if log.epochs.entries() != before:
         log._save_epochs()
@@ -147,7 +148,8 @@ def _recover_segments(log: LocalLog, recovery_point: int) -> int | None:
     recovered_from = log.segments[first].base_offset
     for i in range(first, len(log.segments)):
         segment = log.segments[i]
-        lost = _recover_segment(log, segment)
+        limit = segment.next_offset if segment.sealed else segment.base_offset + MAX_RELATIVE_OFFSET
+        lost = _recover_segment(log, segment, limit)
         if lost:
             logger.warning(
                 "%s-%d: cut %d bytes after offset %d that a crash left incomplete",
@@ -164,15 +166,15 @@ def _recover_segments(log: LocalLog, recovery_point: int) -> int | None:
     return recovered_from
 
 
-def _recover_segment(log: LocalLog, segment: LocalSegment) -> int:
-    """Keep the good batches; returns how many bytes had to go."""
+def _recover_segment(log: LocalLog, segment: LocalSegment, limit: int) -> int:
+    """Keep the good batches with offsets below `limit`; returns how many bytes had to go."""
     size = segment.size
     view = segment.view(0, size) if size else memoryview(b"")
     segment.reset_indexes()
     segment.reset_aborted()
     segment.size = 0
     next_offset = segment.base_offset
-    while (header := _good_batch(view, segment.size, next_offset)) is not None:
+    while (header := _good_batch(view, segment.size, next_offset, limit)) is not None:
         if segment.first_timestamp < 0:
             segment.first_timestamp = header.max_timestamp
         if header.partition_leader_epoch > log.epochs.latest:
@@ -186,14 +188,14 @@ def _recover_segment(log: LocalLog, segment: LocalSegment) -> int:
     return lost
 
 
-def _good_batch(view: memoryview, position: int, next_offset: int) -> BatchHeader | None:
+def _good_batch(view: memoryview, position: int, next_offset: int, limit: int) -> BatchHeader | None:
     if position >= len(view):
         return None
     try:
         header = read_header(view, position)
     except (RecordsError, struct_error):
         return None
-    in_order = header.base_offset >= next_offset and header.last_offset_delta >= 0
+    in_order = next_offset <= header.base_offset <= header.last_offset < limit
     return header if in_order and check_crc(view, position, header) else None
 
 
@@ -218,7 +220,7 @@ def _load_producers(log: LocalLog, recovered_from: int | None, clean: bool) -> N
     limit = log.end_offset if recovered_from is None else recovered_from
     for offset in [offset for offset in log.snapshots if offset > limit]:
         log._remove_snapshot(offset)
-    position = log.start_offset
+    position = log.segments[0].base_offset if log.segments else log.start_offset
     for offset in reversed(list(log.snapshots)):
         data = checkpoints.read_file(f"{log.directory}/{file_name(offset)}{SNAPSHOT}")
         try:
@@ -241,7 +243,7 @@ def _replay(log: LocalLog, position: int) -> None:
     for segment in log.segments:
         if segment.next_offset > position and segment.size:
             for buf, pos, header in segment.batches(max(position, segment.base_offset)):
-                if header.producer_id >= 0 and header.base_offset >= position:
+                if header.producer_id >= 0:
                     log._track(segment, header, header.base_offset, buf, pos)
 
 
