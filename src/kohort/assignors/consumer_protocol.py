@@ -6,7 +6,7 @@ rebalance, and the assignors depend on nothing else. Newer versions are read as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from struct import Struct, error, pack
 
 from kohort.assignors.topic_partitions import (
@@ -129,11 +129,3 @@ def _known_version(version: int) -> int:
     if version < LOWEST_VERSION:
         raise ConsumerProtocolError(f"unsupported version {version} of the consumer protocol")
     return min(version, HIGHEST_VERSION)
-
-
-def subscribed_topics(subscriptions: Iterable[Subscription]) -> set[str]:
-    """All topics that a group's members ask for."""
-    topics: set[str] = set()
-    for subscribed in {tuple(s.topics) for s in subscriptions}:
-        topics.update(subscribed)
-    return topics

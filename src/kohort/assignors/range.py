@@ -8,28 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from kohort.assignors.ordering import java_sorted, sorted_members
+from kohort.assignors.ordering import sorted_members
 from kohort.assignors.racks import member_racks, partition_racks, racks_matter
+from kohort.assignors.subscribers import subscribers_by_topic
 from kohort.assignors.types import Assignment, Assignor, ClusterMetadata, Subscription
-
-
-def subscribers_by_topic(
-    metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription], members: Sequence[str]
-) -> dict[str, tuple[str, ...]]:
-    """The subscribers of each existing topic, in the order of `members`; topics in the order of their names."""
-    by_topics: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for member in members:
-        by_topics[tuple(subscriptions[member].topics)].append(member)
-    if len(by_topics) == 1:
-        ((topics, _),) = by_topics.items()
-        shared = tuple(members)
-        return {topic: shared for topic in java_sorted(set(topics)) if metadata.partition_counts.get(topic, 0) > 0}
-    subscribers: dict[str, list[str]] = defaultdict(list)
-    for member in members:
-        for topic in dict.fromkeys(subscriptions[member].topics):
-            subscribers[topic].append(member)
-    existing = [topic for topic in subscribers if metadata.partition_counts.get(topic, 0) > 0]
-    return {topic: tuple(subscribers[topic]) for topic in java_sorted(existing)}
 
 
 class RangeAssignor(Assignor):
@@ -45,14 +27,16 @@ class RangeAssignor(Assignor):
             if any(state.racks_matter for state in states):
                 return _assign_with_racks(states, subscriptions)
         assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in subscriptions}
+        co_partitioned: dict[tuple[int, int], list[str]] = defaultdict(list)
         for topic, members in subscribers.items():
-            run, longer = divmod(metadata.partition_counts[topic], len(members))
+            co_partitioned[id(members), metadata.partition_counts[topic]].append(topic)
+        for (_, count), topics in co_partitioned.items():
+            members = subscribers[topics[0]]
+            run, longer = divmod(count, len(members))
             start = 0
-            for i, member in enumerate(members):
+            for i, member in enumerate(members[:count]):
                 end = start + run + (i < longer)
-                if start == end:
-                    break
-                assigned[member][topic] = tuple(range(start, end))
+                assigned[member].update(dict.fromkeys(topics, tuple(range(start, end))))
                 start = end
         return {member: Assignment(partitions) for member, partitions in assigned.items()}
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping
 
 from kohort.assignors.ordering import sorted_members
-from kohort.assignors.range import subscribers_by_topic
+from kohort.assignors.subscribers import subscribers_by_topic
 from kohort.assignors.types import Assignment, Assignor, ClusterMetadata, Subscription
 
 
@@ -19,16 +20,19 @@ class RoundRobinAssignor(Assignor):
         members = sorted_members(subscriptions)
         seats = {member: seat for seat, member in enumerate(members)}
         assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in subscriptions}
+        alike: dict[tuple[int, int, int], list[str]] = defaultdict(list)
         next_seat = 0
-        for topic, subscribers in subscribers_by_topic(metadata, subscriptions, members).items():
-            count, around = metadata.partition_counts[topic], len(subscribers)
-            if around == len(members):
-                first = next_seat % around
-            else:
-                first = bisect_left(subscribers, next_seat, key=seats.__getitem__) % around
-            # The circle stays the same within a topic, so each subscriber's partitions are one arithmetic series.
-            for partition in range(min(count, around)):
-                member = subscribers[(first + partition) % around]
-                assigned[member][topic] = tuple(range(partition, count, around))
-            next_seat = (seats[subscribers[(first + count - 1) % around]] + 1) % len(members)
+        subscribers = subscribers_by_topic(metadata, subscriptions, members)
+        for topic, around in subscribers.items():
+            count = metadata.partition_counts[topic]
+            first = next_seat if len(around) == len(members) else bisect_left(around, next_seat, key=seats.__getitem__)
+            first %= len(around)
+            alike[id(around), count, first].append(topic)
+            next_seat = (seats[around[(first + count - 1) % len(around)]] + 1) % len(members)
+        for (_, count, first), topics in alike.items():
+            around = subscribers[topics[0]]
+            # The circle does not change within a topic, so what each subscriber gets is an arithmetic series.
+            for partition in range(min(count, len(around))):
+                series = tuple(range(partition, count, len(around)))
+                assigned[around[(first + partition) % len(around)]].update(dict.fromkeys(topics, series))
         return {member: Assignment(partitions) for member, partitions in assigned.items()}

@@ -6,17 +6,22 @@ How partitions are dealt out is in `sticky_constrained` (equal subscriptions) an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import error, pack, unpack_from
 
-from kohort.assignors.consumer_protocol import subscribed_topics
 from kohort.assignors.ordering import java_sorted
 from kohort.assignors.ownership import Claim, settle
 from kohort.assignors.partition_space import PartitionSpace
 from kohort.assignors.sticky_constrained import ConstrainedAssignment
 from kohort.assignors.sticky_general import GeneralAssignment
 from kohort.assignors.sticky_racks import StickyRacks
-from kohort.assignors.topic_partitions import ConsumerProtocolError, Decoder, encode_topic_partitions
+from kohort.assignors.subscribers import topic_sets
+from kohort.assignors.topic_partitions import (
+    ConsumerProtocolError,
+    Decoder,
+    TopicPartitions,
+    encode_topic_partitions,
+)
 from kohort.assignors.types import (
     DEFAULT_GENERATION,
     Assignment,
@@ -59,18 +64,35 @@ class _StickyBase(Assignor):
     def _claims(self, subscriptions: Mapping[str, Subscription]) -> dict[str, Claim]:
         raise NotImplementedError
 
-    def _assign_ids(
-        self, space: PartitionSpace, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]
-    ) -> tuple[dict[str, list[int]], dict[int, str] | None]:
-        """The partition ids of each member and, where that is known, those that change their owner."""
+    def assign(self, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        if not subscriptions:
+            return {}
+        wanted = topic_sets(subscriptions)
+        space = PartitionSpace(metadata, frozenset().union(*wanted))
         claims = self._claims(subscriptions)
         ownership = settle(space, java_sorted(subscriptions), claims, subscriptions)
         racks = StickyRacks(space, metadata, subscriptions)
-        if _all_equal(subscriptions):
-            constrained = ConstrainedAssignment(space, ownership, racks)
-            constrained.build()
-            return constrained.assigned, constrained.transferring
-        return GeneralAssignment(space, ownership, racks, claims, subscriptions).build(), None
+        if len(wanted) > 1:
+            assigned = GeneralAssignment(space, ownership, racks, claims, subscriptions).build()
+            self._hold_back(assigned, lambda: _changing_owner(space, assigned, subscriptions))
+            return {member: Assignment(space.by_topic(ids)) for member, ids in assigned.items()}
+        constrained = ConstrainedAssignment(space, ownership, racks)
+        assigned = constrained.build()
+        self._hold_back(assigned, lambda: constrained.transferring)
+        assignments = {}
+        for member, ids in assigned.items():
+            partitions = claims[member].partitions
+            if member in constrained.grown or not _same_size(partitions, ids):
+                partitions = space.by_topic(ids)
+            assignments[member] = Assignment(partitions)
+        return assignments
+
+    def _hold_back(self, assigned: Mapping[str, list[int]], transferring: Callable[[], dict[int, str]]) -> None:
+        """Eager members have given up everything: nothing needs to wait for its owner."""
+
+
+def _same_size(partitions: Mapping[str, Sequence[int]], ids: Sequence[int]) -> bool:
+    return isinstance(partitions, TopicPartitions) and partitions.shape.total == len(ids)
 
 
 class StickyAssignor(_StickyBase):
@@ -93,13 +115,6 @@ class StickyAssignor(_StickyBase):
         decoder = Decoder()
         return {member: decode_sticky_user_data(s.user_data, decoder) for member, s in subscriptions.items()}
 
-    def assign(self, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        if not subscriptions:
-            return {}
-        space = PartitionSpace(metadata, subscribed_topics(subscriptions.values()))
-        assigned, _ = self._assign_ids(space, metadata, subscriptions)
-        return {member: Assignment(space.by_topic(ids)) for member, ids in assigned.items()}
-
 
 class CooperativeStickyAssignor(_StickyBase):
     """Members keep consuming what they keep. A partition that moves is first taken from its owner, then given away."""
@@ -119,16 +134,9 @@ class CooperativeStickyAssignor(_StickyBase):
     def _claims(self, subscriptions: Mapping[str, Subscription]) -> dict[str, Claim]:
         return {member: decode_cooperative_claim(subscription) for member, subscription in subscriptions.items()}
 
-    def assign(self, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        if not subscriptions:
-            return {}
-        space = PartitionSpace(metadata, subscribed_topics(subscriptions.values()))
-        assigned, transferring = self._assign_ids(space, metadata, subscriptions)
-        if transferring is None:
-            transferring = _changing_owner(space, assigned, subscriptions)
-        for partition, member in transferring.items():
+    def _hold_back(self, assigned: Mapping[str, list[int]], transferring: Callable[[], dict[int, str]]) -> None:
+        for partition, member in transferring().items():
             assigned[member].remove(partition)
-        return {member: Assignment(space.by_topic(ids)) for member, ids in assigned.items()}
 
 
 def _changing_owner(
@@ -142,8 +150,3 @@ def _changing_owner(
         added.update(dict.fromkeys(set(ids) - owned, member))
         revoked.update(owned.difference(ids))
     return {partition: member for partition, member in added.items() if partition in revoked}
-
-
-def _all_equal(subscriptions: Mapping[str, Subscription]) -> bool:
-    distinct = {tuple(subscription.topics) for subscription in subscriptions.values()}
-    return len({frozenset(topics) for topics in distinct}) == 1

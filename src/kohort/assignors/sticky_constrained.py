@@ -16,7 +16,9 @@ from kohort.assignors.sticky_racks import StickyRacks
 
 
 class ConstrainedAssignment:
-    """`assigned` is the result; `transferring` holds what somebody else has to give up first, with its new member."""
+    """What `build` returns may be more than members may have at once: `transferring` is what somebody else has to give
+    up first, with its new member. `grown` are the members that have got something they did not own.
+    """
 
     def __init__(self, space: PartitionSpace, ownership: Ownership, racks: StickyRacks) -> None:
         self._space = space
@@ -28,8 +30,9 @@ class ConstrainedAssignment:
         self.at_quota: list[str] = []
         self.assigned: dict[str, list[int]] = {}
         self.transferring: dict[int, str] = {}
+        self.grown: set[str] = set()
 
-    def build(self) -> None:
+    def build(self) -> dict[str, list[int]]:
         unassigned = self._keep_owned()
         self.below_quota = java_sorted(self.below_quota)
         self.at_quota = java_sorted(self.at_quota)
@@ -37,6 +40,7 @@ class ConstrainedAssignment:
         if self._racks.of_member:
             unassigned = _RackRoundRobin(self, self._racks).deal(unassigned)
         self._deal(unassigned)
+        return self.assigned
 
     def _keep_owned(self) -> Sequence[int]:
         """Let members keep what they owned up to their quota; returns what is left to be dealt out, in order."""
@@ -81,6 +85,7 @@ class ConstrainedAssignment:
 
     def give(self, member: str, partitions: Sequence[int]) -> None:
         self.assigned[member] += partitions
+        self.grown.add(member)
         if self._revoked_from or self._ownership.disputed:
             for partition in partitions:
                 if self._revoked_from.get(partition, member) != member or partition in self._ownership.disputed:

@@ -1,20 +1,18 @@
-"""Partitions by topic on the wire: an array of (topic, array of int32), in subscriptions, assignments and sticky data.
+"""Partitions by topic, in memory and on the wire: an array of (topic, array of int32).
 
-Members of a group mostly have the same number of partitions of the same topics. A `Shape` is such a pattern compiled to
-one `struct` call, so that all members after the second cost no Python step per topic.
+Members of a group mostly have as many partitions of the same topics as others. Such a pattern is a `Shape`; what comes
+in a known shape is one tuple of numbers and takes one `struct` call, not a Python step for each topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from struct import Struct, pack, unpack_from
-
-Partitions = Mapping[str, Sequence[int]]
 
 _INT16 = Struct(">h").unpack_from
 _INT32 = Struct(">i").unpack_from
-_ONE = Struct(">ii").pack
 
 
 class ConsumerProtocolError(ValueError):
@@ -22,134 +20,196 @@ class ConsumerProtocolError(ValueError):
 
 
 class Shape:
-    """Topics and how many partitions of each."""
+    """Topics and how many partitions of each. Compiled when it is used for the second time."""
 
     def __init__(self, topics: tuple[str, ...], counts: tuple[int, ...]) -> None:
         self.topics = topics
         self.counts = counts
-        heads = [encode_string(t) + count.to_bytes(4, "big") for t, count in zip(topics, counts, strict=True)]
-        heads[0] = len(topics).to_bytes(4, "big") + heads[0]
-        self._heads = tuple(heads)
-        self._struct = Struct(">" + "".join(f"{len(h)}s{count}i" for h, count in zip(heads, counts, strict=True)))
-        self._even = counts[0] if len(set(counts)) == 1 else None
+        self.total = sum(counts)
+        self._spans: dict[str, tuple[int, int]] | None = None
+        self._heads: tuple[bytes, ...] | None = None
+        self._struct: Struct | None = None
 
-    def decode(self, data: bytes, pos: int) -> tuple[dict[str, tuple[int, ...]], int] | None:
-        """None if what is at `pos` has another shape."""
-        end = pos + self._struct.size
-        if end > len(data) or not data.startswith(self._heads[0], pos):
+    def span(self, topic: str) -> tuple[int, int]:
+        """Where the numbers of a topic start and end."""
+        if self._spans is None:
+            self._spans = {}
+            start = 0
+            for name, count in zip(self.topics, self.counts, strict=True):
+                self._spans[name] = start, start + count
+                start += count
+        return self._spans[topic]
+
+    def encode(self, numbers: Sequence[int]) -> bytes:
+        if self._heads is None:
+            self._heads = self._make_heads()
+        elif self._struct is None and self._worth_compiling():
+            self._compile()
+        if self._struct is not None:
+            return self._struct.pack(*self._interleave((*self._heads, *numbers)))
+        if len(self.topics) == 1:
+            return self._heads[0] + pack(f">{self.total}i", *numbers)
+        data = pack(f">{self.total}i", *numbers)
+        chunks = []
+        start = 0
+        for head, count in zip(self._heads, self.counts, strict=True):
+            chunks.append(head)
+            chunks.append(data[start : start + 4 * count])
+            start += 4 * count
+        return b"".join(chunks) or b"\0\0\0\0"
+
+    def decode(self, data: bytes, pos: int) -> tuple[int, ...] | None:
+        """The numbers at `pos`, or None if what is there has another shape."""
+        if self._struct is None:
+            if not self._worth_compiling():
+                return None
+            self._heads = self._make_heads()
+            self._compile()
+        if len(data) - pos < self._struct.size or not data.startswith(self._heads[0], pos):
             return None
         values = self._struct.unpack_from(data, pos)
-        if self._even:
-            step = self._even + 1
-            if values[::step] != self._heads:
-                return None
-            return dict(
-                zip(self.topics, zip(*[values[i::step] for i in range(1, step)], strict=True), strict=True)
-            ), end
-        partitions = {}
-        at = 0
-        for topic, count, head in zip(self.topics, self.counts, self._heads, strict=True):
-            if values[at] != head:
-                return None
-            partitions[topic] = values[at + 1 : at + 1 + count]
-            at += 1 + count
-        return partitions, end
+        return self._pick_numbers(values) if self._pick_heads(values) == self._heads else None
 
-    def encode(self, numbers: Sequence[Sequence[int]]) -> bytes:
-        if self._even:
-            step = self._even + 1
-            values: list[object] = [None] * (step * len(self.topics))
-            values[::step] = self._heads
-            flat = list(chain.from_iterable(numbers))
-            for i in range(1, step):
-                values[i::step] = flat[i - 1 :: step - 1]
-        else:
-            values = []
-            for head, ones in zip(self._heads, numbers, strict=True):
-                values.append(head)
-                values += ones
-        return self._struct.pack(*values)
+    @property
+    def encoded_size(self) -> int:
+        return self._struct.size
+
+    def _worth_compiling(self) -> bool:
+        return len(self.topics) > 1 and self.total > 1
+
+    def _make_heads(self) -> tuple[bytes, ...]:
+        heads = [encode_string(t) + count.to_bytes(4, "big") for t, count in zip(self.topics, self.counts, strict=True)]
+        if heads:
+            heads[0] = len(heads).to_bytes(4, "big") + heads[0]
+        return tuple(heads)
+
+    def _compile(self) -> None:
+        pairs = list(zip(self._heads, self.counts, strict=True))
+        self._struct = Struct(">" + "".join(f"{len(head)}s{count}i" for head, count in pairs))
+        heads_at, numbers_at, order = [], [], []
+        for i, count in enumerate(self.counts):
+            heads_at.append(len(order))
+            order.append(i)
+            for _ in range(count):
+                order.append(len(self.counts) + len(numbers_at))
+                numbers_at.append(len(order) - 1)
+        self._pick_heads = itemgetter(*heads_at)
+        self._pick_numbers = itemgetter(*numbers_at)
+        self._interleave = itemgetter(*order)
+
+
+class TopicPartitions(Mapping[str, tuple[int, ...]]):
+    """Partition numbers by topic: a read-only mapping, kept as one flat tuple."""
+
+    __slots__ = ("numbers", "shape")
+
+    def __init__(self, shape: Shape, numbers: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.numbers = numbers
+
+    def __getitem__(self, topic: str) -> tuple[int, ...]:
+        start, end = self.shape.span(topic)
+        return self.numbers[start:end]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shape.topics)
+
+    def __len__(self) -> int:
+        return len(self.shape.topics)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class Shapes:
+    """The shapes met so far, so that the same one is one object."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, ...], tuple[int, ...]], Shape] = {}
+
+    def get(self, topics: Iterable[str], counts: Iterable[int]) -> Shape:
+        key = tuple(topics), tuple(counts)
+        shape = self._known.get(key)
+        if shape is None:
+            shape = self._known[key] = Shape(*key)
+        return shape
+
+    def flat(self, partitions: Mapping[str, Sequence[int]]) -> TopicPartitions:
+        """Any mapping in the flat form."""
+        if isinstance(partitions, TopicPartitions):
+            return partitions
+        numbers = partitions.values()
+        return TopicPartitions(self.get(partitions, map(len, numbers)), tuple(chain.from_iterable(numbers)))
+
+
+NOTHING = TopicPartitions(Shape((), ()), ())
 
 
 class Decoder:
-    """Decodes one after the other, and tries the shape that was seen last first."""
+    """Decodes one after the other, and tries the shape that came last first."""
 
     def __init__(self) -> None:
-        self._shape: Shape | None = None
-        self._seen: tuple[tuple[str, ...], tuple[int, ...]] | None = None
+        self._shapes = Shapes()
+        self._last: Shape | None = None
+        self._guess: Shape | None = None
 
-    def decode(self, data: bytes, pos: int) -> tuple[dict[str, tuple[int, ...]], int]:
+    def decode(self, data: bytes, pos: int) -> tuple[TopicPartitions, int]:
         """The partitions at `pos` and the position after them."""
-        if self._shape is not None:
-            decoded = self._shape.decode(data, pos)
-            if decoded is not None:
-                return decoded
-        partitions, end = decode_topic_partitions(data, pos)
-        if len(partitions) > 1:
-            seen = tuple(partitions), tuple(map(len, partitions.values()))
-            if seen == self._seen and encoded_size(partitions) == end - pos:
-                self._shape = Shape(*seen)
-            self._seen = seen
+        guess = self._guess
+        if guess is not None:
+            numbers = guess.decode(data, pos)
+            if numbers is not None:
+                return TopicPartitions(guess, numbers), pos + guess.encoded_size
+        (size,) = _INT32(data, pos)
+        if size == 0:
+            return NOTHING, pos + 4
+        partitions, end = self._decode_plainly(data, pos + 4, size)
+        if partitions.shape is self._last:
+            self._guess = self._last
+        self._last = partitions.shape
         return partitions, end
+
+    def _decode_plainly(self, data: bytes, pos: int, size: int) -> tuple[TopicPartitions, int]:
+        if size < 0:
+            raise ConsumerProtocolError(f"an array of {size} topics")
+        topics, counts = [], []
+        numbers: list[int] = []
+        for _ in range(size):
+            topic, pos = decode_string(data, pos)
+            (count,) = _INT32(data, pos)
+            pos += 4
+            if not 0 <= count <= (len(data) - pos) // 4:
+                raise ConsumerProtocolError(f"an array of {count} partitions of topic {topic!r}")
+            topics.append(topic)
+            counts.append(count)
+            numbers += _INT32(data, pos) if count == 1 else unpack_from(f">{count}i", data, pos)
+            pos += 4 * count
+        if len(set(topics)) < len(topics):
+            return self._merged(topics, counts, numbers), pos
+        return TopicPartitions(self._shapes.get(topics, counts), tuple(numbers)), pos
+
+    def _merged(self, topics: list[str], counts: list[int], numbers: list[int]) -> TopicPartitions:
+        """A topic may come more than once."""
+        partitions: dict[str, list[int]] = {topic: [] for topic in topics}
+        left = iter(numbers)
+        for topic, count in zip(topics, counts, strict=True):
+            partitions[topic] += [next(left) for _ in range(count)]
+        return self._shapes.flat(partitions)
 
 
 class Encoder:
-    """Encodes one after the other; a shape that comes again is compiled."""
+    """Encodes one after the other, faster where shapes come again."""
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[tuple[str, ...], tuple[int, ...]], Shape | None] = {}
-        self._names: dict[str, bytes] = {}
+        self._shapes = Shapes()
 
-    def encode(self, partitions: Partitions) -> bytes:
-        if len(partitions) > 1:
-            topics, numbers = tuple(partitions), partitions.values()
-            key = topics, tuple(map(len, numbers))
-            if key in self._shapes:
-                shape = self._shapes[key]
-                if shape is None:
-                    shape = self._shapes[key] = Shape(*key)
-                return shape.encode(numbers)
-            self._shapes[key] = None
-        return self._encode_plainly(partitions)
-
-    def _encode_plainly(self, partitions: Partitions) -> bytes:
-        names = self._names
-        chunks = [pack(">i", len(partitions))]
-        for topic, numbers in partitions.items():
-            name = names.get(topic)
-            if name is None:
-                name = names[topic] = encode_string(topic)
-            chunks.append(name)
-            count = len(numbers)
-            chunks.append(_ONE(1, numbers[0]) if count == 1 else pack(f">{count + 1}i", count, *numbers))
-        return b"".join(chunks)
+    def encode(self, partitions: Mapping[str, Sequence[int]]) -> bytes:
+        flat = self._shapes.flat(partitions)
+        return flat.shape.encode(flat.numbers)
 
 
-def encode_topic_partitions(partitions: Partitions) -> bytes:
+def encode_topic_partitions(partitions: Mapping[str, Sequence[int]]) -> bytes:
     return Encoder().encode(partitions)
-
-
-def encoded_size(partitions: Partitions) -> int:
-    return 4 + sum(6 + len(topic.encode()) + 4 * len(numbers) for topic, numbers in partitions.items())
-
-
-def decode_topic_partitions(data: bytes, pos: int) -> tuple[dict[str, tuple[int, ...]], int]:
-    """The partitions at `pos` and the position after them. A topic that is listed twice has its partitions joined."""
-    (topics,) = _INT32(data, pos)
-    pos += 4
-    if topics < 0:
-        raise ConsumerProtocolError(f"an array of {topics} topics")
-    partitions: dict[str, tuple[int, ...]] = {}
-    for _ in range(topics):
-        topic, pos = decode_string(data, pos)
-        (count,) = _INT32(data, pos)
-        pos += 4
-        if not 0 <= count <= (len(data) - pos) // 4:
-            raise ConsumerProtocolError(f"an array of {count} partitions of topic {topic!r}")
-        numbers = _INT32(data, pos) if count == 1 else unpack_from(f">{count}i", data, pos)
-        partitions[topic] = partitions[topic] + numbers if topic in partitions else numbers
-        pos += 4 * count
-    return partitions, pos
 
 
 def encode_string(value: str) -> bytes:
