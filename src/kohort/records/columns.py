@@ -16,7 +16,7 @@ from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer
 from kohort.records.kernel import INDEX_COLUMNS, Headers, Index, Kernel, error, pinned
 from kohort.records.segments import MAX_OFFSET, Segment, Wanted, plan_groups
 
-DEFAULT_MAX_ROWS = 65536
+DEFAULT_MAX_ROWS = 32768
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(

@@ -51,9 +51,9 @@ def decode_plainly(buf: Buffer, wanted: Wanted, names: Sequence[str]) -> Iterato
 
 def _decode_group(group: list[tuple[BatchHeader, Buffer]], wanted: Wanted, names: Sequence[str]) -> Columns:
     data = b"".join([source for _, source in group] + [_PADDING])
-    starts, ends = _walk(data, group)
-    counts = [header.record_count for header, _ in group]
     buf = np.frombuffer(data, np.uint8)
+    starts, ends = _extents(buf, _walk(data, group))
+    counts = [header.record_count for header, _ in group]
     timestamp, pos = _varints(buf, starts + 1, ends, 10)
     delta, pos = _varints(buf, pos, ends, 5)
     key_start, key_end, pos = _fields(buf, pos, ends)
@@ -83,36 +83,43 @@ def _per_record(values: list[int], counts: list[int]) -> np.ndarray:
     return np.repeat(np.array(values, np.int64), counts)
 
 
-def _walk(data: bytes, group: list[tuple[BatchHeader, Buffer]]) -> tuple[np.ndarray, np.ndarray]:
-    """Where the body of each record starts and ends."""
+def _walk(data: bytes, group: list[tuple[BatchHeader, Buffer]]) -> np.ndarray:
+    """Where each record starts: each says how long it is, so this is the one loop over records.
+
+    Sizes that make no sense are for `_extents` to refuse; here they only must not lead backwards.
+    """
     starts: list[int] = []
-    ends: list[int] = []
+    append = starts.append
     pos = stop = 0
-    for header, source in group:
-        stop += len(source)
-        for _ in range(header.record_count):
-            if pos >= stop:
-                raise CorruptBatch("the records end within a record")
-            size = data[pos]
-            if size < 0x80:
-                pos += 1
-            elif data[pos + 1] < 0x80:
-                size = size & 0x7F | data[pos + 1] << 7
-                pos += 2
-            else:
-                size, pos = read_varint(data, pos)
-                size = size << 1 if size >= 0 else 1
-            if size & 1:
-                raise CorruptBatch("a record has a negative size")
-            starts.append(pos)
-            pos += size >> 1
-            ends.append(pos)
-        if pos != stop:
-            raise CorruptBatch("the records of a batch do not end where the batch does")
-    lows, highs = np.array(starts, np.int64), np.array(ends, np.int64)
-    if (lows >= highs).any():
-        raise CorruptBatch("a record has no content")
-    return lows, highs
+    try:
+        for header, source in group:
+            stop += len(source)
+            for _ in range(header.record_count):
+                append(pos)
+                low = data[pos]
+                if low < 0x80:
+                    pos += 1 + (low >> 1)
+                    continue
+                high = data[pos + 1]
+                if high < 0x80:
+                    pos += 2 + (high << 6 | low >> 1 & 0x3F)
+                else:
+                    size, pos = read_varint(data, pos)
+                    pos += max(size, 0)
+            if pos != stop:
+                raise CorruptBatch("the records of a batch do not end where the batch does")
+    except IndexError:
+        raise CorruptBatch("the records end within a record") from None
+    return np.array(starts, np.int64)
+
+
+def _extents(buf: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Start and end of the content of each record."""
+    size, content = _varints(buf, starts, np.full(len(starts), len(buf)), 5)
+    ends = content + size
+    if (size < 1).any() or (ends[:-1] != starts[1:]).any():
+        raise CorruptBatch("a record has a size that makes no sense")
+    return content, ends
 
 
 def _varints(buf: np.ndarray, pos: np.ndarray, ends: np.ndarray, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
     to_offset: int = MAX_OFFSET
     aborted: tuple[tuple[int, int], ...] = ()
     check_crc: bool = True
-    max_rows: int = 65536
+    max_rows: int = 32768
     max_size: int = 256 * 1024 * 1024
 
 
