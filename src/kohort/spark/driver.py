@@ -41,7 +41,8 @@ class QueryDriver:
         self._targets: dict[TopicPartition, int] | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
-        self._missing_since: dict[TopicPartition, float] = {}
+        self._known_ends: dict[TopicPartition, int] = {}
+        self._missing: dict[TopicPartition, tuple[float, int]] = {}
         self._next_commit_at = 0.0
         self._waited = False
 
@@ -96,6 +97,7 @@ class QueryDriver:
     def _plan(self, limit: int | None) -> Ranges:
         positions = self.holdings.positions()
         self._ends = self._log_ends(positions)
+        self._known_ends |= self._ends
         self._note_missing(positions)
         available: dict[TopicPartition, int] = {}
         for tp, position in positions.items():
@@ -120,14 +122,24 @@ class QueryDriver:
         return {tp: end or 0 for tp, end in ends.items()}
 
     def _note_missing(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Partitions that do not exist (any more) are not planned; unread records of theirs are lost."""
+        """Partitions that do not exist are not planned. A new one may be unknown to some brokers for a while."""
         now = time.monotonic()
-        missing = {tp: self._missing_since.get(tp, now) for tp in positions if tp not in self._ends}
-        for tp, since in missing.items():
-            if now - since >= GONE_PATIENCE_MS / 1000:
-                self._lost(f"{tp} was deleted; this query had read up to offset {positions[tp]}")
-                self.holdings.drop([tp])
-        self._missing_since = {tp: since for tp, since in missing.items() if now - since < GONE_PATIENCE_MS / 1000}
+        for tp in positions.keys() - self._ends.keys():
+            self._missing.setdefault(tp, (now, positions[tp]))
+        for tp, (since, position) in list(self._missing.items()):
+            if tp in self._ends:
+                del self._missing[tp]
+            elif tp not in positions or now - since >= GONE_PATIENCE_MS / 1000:
+                del self._missing[tp]
+                self._deleted(tp, position)
+
+    def _deleted(self, tp: TopicPartition, position: int) -> None:
+        self.holdings.drop([tp])
+        unread = self._known_ends.pop(tp, position) - position
+        if unread > 0:
+            self._lost(f"{tp} was deleted with {unread} records not read")
+        else:
+            log.warning("%s was deleted; every record known of had been read", tp)
 
     def _truncated(self, tp: TopicPartition, position: int) -> int:
         start = self._cluster.list_offsets({tp: EARLIEST}).get(tp) or 0

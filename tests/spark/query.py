@@ -1,0 +1,158 @@
+"""A query run without Spark: the calls Spark makes on the driver of a stream, one by one, and what its tasks read."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from kohort.spark import fetch
+from kohort.spark.driver import QueryDriver
+from kohort.spark.options import parse_read_options
+
+QUICK = {
+    "session.timeout.ms": "6000",
+    "heartbeat.interval.ms": "200",
+    "metadata.max.age.ms": "500",
+    "default.api.timeout.ms": "20000",
+}
+
+
+def until(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
+        time.sleep(0.02)
+    return found
+
+
+class Query:
+    """One run of a streaming query. `offset` is its checkpoint: pass it to the next run."""
+
+    def __init__(self, servers: str, group: str, checkpoint: dict[str, Any] | None = None, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": servers, "group.id": group, "startingOffsets": "earliest", **QUICK}
+        given |= {name.replace("_", "."): value for name, value in options.items()}
+        if "subscribePattern" not in given:
+            given.setdefault("subscribe", "orders")
+        self.options = parse_read_options(given, "stream")
+        self.driver = QueryDriver(self.options)
+        self.driver.start()
+        self.offset = checkpoint or self.driver.initial_offset()
+        self.planned: dict[str, Any] | None = None
+        self.rows: list[tuple[str, int, int, str]] = []
+
+    def plan(self, limit: int | None = None) -> bool:
+        """latestOffset: whether there is a batch to run. All before it is durable by now."""
+        end = self.driver.latest_offset(self.offset, limit)
+        self.planned = None if end == self.offset else end
+        return self.planned is not None
+
+    def run(self) -> int:
+        """Run the planned batch and make it durable."""
+        assert self.planned is not None
+        found = read_batch(self, self.planned)
+        self.rows += found
+        self.offset, self.planned = self.planned, None
+        return len(found)
+
+    def step(self, limit: int | None = None) -> int:
+        return self.run() if self.plan(limit) else 0
+
+    def step_until(self, rows: int) -> None:
+        until(lambda: self.step() is not None and len(self.rows) >= rows, what=f"{rows} rows, {len(self.rows)} so far")
+        self.plan_nothing()
+
+    def plan_nothing(self) -> None:
+        """The call after the last batch, which commits it."""
+        assert not self.plan()
+
+    def owned(self) -> set[tuple[str, int]]:
+        return {tuple(tp) for tp in self.driver.holdings.owned()}
+
+    def values(self) -> list[str]:
+        return [row[3] for row in self.rows]
+
+    def stop(self) -> None:
+        self.driver.stop("the test is over")
+
+    def vanish(self) -> None:
+        """End without a word, as kill -9 does."""
+        member = self.driver._membership
+        member._io._coordinator = None
+        member._member.leave = lambda *_: []  # type: ignore[method-assign]
+        member._left = True
+        member._io.wake()
+        member._thread.join()
+
+
+def read_batch(query: Query, end: dict[str, Any]) -> list[tuple[str, int, int, str]]:
+    rows: list[tuple[str, int, int, str]] = []
+    columns = ("topic", "partition", "offset", "value")
+    for piece in query.driver.pieces(end):
+        task = fetch.ReadTask(piece, columns, query.options.settings, query.options.fail_on_data_loss)
+        for batch in fetch.read(task):
+            rows += zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+    return [(topic, partition, offset, value.decode()) for topic, partition, offset, value in rows]
+
+
+@contextlib.contextmanager
+def stopping(*queries: Query) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for query in queries:
+            query.stop()
+
+
+# -- the world around it -------------------------------------------------------------------------------------------
+
+
+def unique(prefix: str = "g") -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+def produce(servers: str, topic: str, values: list[str], partition: int | None = None) -> None:
+    """Round robin over four partitions unless one is named."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % 4 if partition is None else partition)
+    assert producer.flush(30) == 0
+
+
+def create(servers: str, topic: str, partitions: int = 4, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+
+
+def grow(servers: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+
+
+def delete(servers: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def commit(servers: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """As an operator does with an empty group."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+    wanted = [ConfluentPartition(topic, partition, offset) for partition, offset in offsets.items()]
+    consumer.commit(offsets=wanted, asynchronous=False)
+    consumer.close()
+
+
+def committed(servers: str, group: str, topic: str, partitions: int = 4) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+    try:
+        found = consumer.committed([ConfluentPartition(topic, number) for number in range(partitions)], timeout=30)
+    finally:
+        consumer.close()
+    return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
