@@ -173,7 +173,12 @@ class Core:
         connection = call.connection
         if connection.close_reason is not None:
             return
-        call.parts = _encode(call.entry, call.correlation_id, response)
+        try:
+            call.parts = _encode(call.entry, call.correlation_id, response)
+        except Exception as error:
+            logger.exception("the answer to %r cannot be encoded", call)
+            self.disconnect(connection, f"{call.entry.name} v{call.version} failed: {error}")
+            return
         self._drain(connection)
 
     def no_reply(self, call: Call) -> None:

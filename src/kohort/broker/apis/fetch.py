@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _READ_COMMITTED = 1
 _TOPIC_IDS_SINCE = 13
+_LEADER_SINCE = 16
 _NO_RECORDS = b""
 
 
@@ -77,6 +78,15 @@ class PendingFetch:
                 self.core.reply(self.call, response)
                 return
         response.responses = _by_topic(self.call.version, read.results)
+        if read.fenced:
+            response.node_endpoints = [
+                response.NodeEndpoint(
+                    node_id=self.core.node_id,
+                    host=self.core.host,
+                    port=self.core.port,
+                    rack=self.core.config["broker.rack"],
+                )
+            ]
         read.remember(session)
         if self.full:
             response.session_id = self.core.fetch_sessions.create(
@@ -88,7 +98,7 @@ class PendingFetch:
 class Read:
     """One look at all partitions of a fetch, in order, within its limits."""
 
-    __slots__ = ("_fetch", "_first", "_left", "results", "size", "urgent")
+    __slots__ = ("_fetch", "_first", "_left", "fenced", "results", "size", "urgent")
 
     def __init__(self, fetch: PendingFetch) -> None:
         self._fetch = fetch
@@ -96,6 +106,7 @@ class Read:
         self._first = True
         self.size = 0
         self.urgent = False
+        self.fenced = False
         self.results: list[tuple[FetchPartition, Any]] = []
         session = fetch.session
         for asked in fetch.asked:
@@ -120,7 +131,8 @@ class Read:
         if asked.current_leader_epoch >= 0 and (error := epoch_error(partition, asked.current_leader_epoch)):
             self.urgent = True
             row = _error(asked, error)
-            if error == ErrorCode.FENCED_LEADER_EPOCH:
+            if error == ErrorCode.FENCED_LEADER_EPOCH and self._fetch.call.version >= _LEADER_SINCE:
+                self.fenced = True
                 row.current_leader = messages.FetchResponse.LeaderIdAndEpoch(
                     leader_id=self._fetch.core.node_id, leader_epoch=partition.leader_epoch
                 )

@@ -67,7 +67,9 @@ def _list_one(row: Any, partition: Partition | None, asked: Any, committed: bool
     except KafkaError as failed:
         row.error_code = failed.code
         return
-    row.offset, row.timestamp, row.leader_epoch = found
+    row.offset, row.timestamp = found.offset, found.timestamp
+    if version >= 4:
+        row.leader_epoch = found.leader_epoch
 
 
 def _find(partition: Partition, timestamp: int, committed: bool) -> Found:
