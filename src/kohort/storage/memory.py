@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kohort.records.batch import BatchHeader, read_header
+from kohort.records.batch import BatchHeader, iter_batches
 from kohort.storage.config import LogConfig
 from kohort.storage.epochs import LeaderEpochs
 from kohort.storage.errors import StorageError
@@ -18,6 +18,9 @@ from kohort.storage.segment import Segment
 from kohort.storage.segmented import SegmentedLog
 
 MAX_SEGMENT_BYTES = 16 * 1024 * 1024  # retention frees whole segments, and memory is dearer than disk
+
+_MIN_SLAB_BYTES = 4096
+_MAX_SLAB_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -30,18 +33,19 @@ class Faults:
 
 
 class MemorySegment(Segment):
-    """Batches as the bytes they arrived in."""
+    """Batches side by side in slabs that grow with the segment, so that a read is a slice or two and copies nothing."""
 
-    __slots__ = ("_aborted", "_chunks", "_ends", "_last_offsets", "_newest", "_pending")
+    __slots__ = ("_aborted", "_ends", "_last_offsets", "_newest", "_room", "_slab_starts", "_slabs")
 
     def __init__(self, base_offset: int, created_ms: int) -> None:
         super().__init__(base_offset, created_ms)
-        self._chunks: list[bytes] = []
+        self._slabs: list[bytearray] = []
+        self._slab_starts: list[int] = []  # position in the segment at which each slab begins
+        self._room = 0  # bytes left in the last slab
         self._last_offsets: list[int] = []
         self._ends: list[int] = []  # position of the end of each batch
         self._newest: list[int] = []  # largest timestamp up to each batch
         self._aborted: list[AbortedTxn] = []
-        self._pending = b""
 
     @property
     def max_timestamp(self) -> int:
@@ -55,35 +59,59 @@ class MemorySegment(Segment):
         self._aborted.append(txn)
 
     def write(self, parts: Sequence[Buffer], size: int) -> None:
-        self._pending = b"".join(parts)
+        if size > self._room:
+            self._add_slab(size)
+        start = self.size - self._slab_starts[-1]
+        self._slabs[-1][start : start + size] = b"".join(parts)
+        self._room -= size
+
+    def _add_slab(self, size: int) -> None:
+        slab_size = max(size, min(_MAX_SLAB_BYTES, self.size), _MIN_SLAB_BYTES)
+        self._slabs.append(bytearray(slab_size))
+        self._slab_starts.append(self.size)
+        self._room = slab_size
 
     def added(self, last_offset: int, size: int, max_timestamp: int) -> None:
-        pending = self._pending
-        if len(pending) == size:
-            chunk, self._pending = pending, b""
-        else:
-            chunk, self._pending = pending[:size], pending[size:]
         self.size += size
-        self._chunks.append(chunk)
         self._last_offsets.append(last_offset)
         self._ends.append(self.size)
-        self._newest.append(max(max_timestamp, self._newest[-1]) if self._newest else max_timestamp)
+        newest = self._newest
+        newest.append(max_timestamp if not newest or max_timestamp > newest[-1] else newest[-1])
 
     def read(
         self, offset: int, max_bytes: int, max_offset: int | None, at_least_one: bool
     ) -> tuple[list[memoryview], bool]:
         ends, count = self._ends, len(self._ends)
         first = bisect_left(self._last_offsets, offset)
-        start = ends[first - 1] if first else 0
         limit = count if max_offset is None else bisect_left(self._last_offsets, max_offset)
+        if first >= limit:
+            return [], first >= count
+        start = ends[first - 1] if first else 0
         end = min(bisect_right(ends, start + max_bytes), limit)
-        if end <= first < limit and at_least_one:
+        if end <= first:
+            if not at_least_one:
+                return [], False
             end = first + 1
-        return list(map(memoryview, self._chunks[first:end])), end >= count
+        return self._views(start, ends[end - 1]), end >= count
+
+    def _views(self, start: int, end: int) -> list[memoryview]:
+        """The bytes between two batch boundaries."""
+        starts = self._slab_starts
+        views = []
+        slot = bisect_right(starts, start) - 1
+        while start < end:
+            stop = min(starts[slot + 1] if slot + 1 < len(starts) else end, end)
+            views.append(memoryview(self._slabs[slot]).toreadonly()[start - starts[slot] : stop - starts[slot]])
+            start = stop
+            slot += 1
+        return views
 
     def batches(self, offset: int) -> Iterator[tuple[Buffer, int, BatchHeader]]:
-        for chunk in self._chunks[bisect_left(self._last_offsets, offset) :]:
-            yield chunk, 0, read_header(chunk)
+        first = bisect_left(self._last_offsets, offset)
+        start = self._ends[first - 1] if first else 0
+        for view in self._views(start, self.size):
+            for pos, header in iter_batches(view):
+                yield view, pos, header
 
     def seek_timestamp(self, timestamp: int) -> int:
         slot = bisect_left(self._newest, timestamp)
@@ -98,11 +126,15 @@ class MemorySegment(Segment):
     def truncate(self, end_offset: int) -> None:
         """Drop the batches that reach `end_offset` or beyond."""
         count = bisect_left(self._last_offsets, end_offset)
-        for column in (self._chunks, self._last_offsets, self._ends, self._newest):
-            del column[count:]  # type: ignore[attr-defined]
+        for column in (self._last_offsets, self._ends, self._newest):
+            del column[count:]
         self.size = self._ends[-1] if self._ends else 0
         self.next_offset = self._last_offsets[-1] + 1 if self._last_offsets else self.base_offset
         self._aborted = [txn for txn in self._aborted if txn.last_offset < end_offset]
+        while self._slab_starts and self._slab_starts[-1] >= self.size:
+            self._slab_starts.pop()
+            self._slabs.pop()
+        self._room = 0  # whoever still holds a view of the lost bytes keeps them unchanged
 
 
 class MemoryLog(SegmentedLog):
@@ -122,12 +154,6 @@ class MemoryLog(SegmentedLog):
             reason = os.strerror(self.faults.append_errors.popleft())
             raise StorageError(f"cannot append to {self.topic}-{self.partition}: {reason}; nothing was kept of it")
         return super()._writable_segment(size, next_offset, newest, now_ms)
-
-    def roll(self, now_ms: int) -> Segment:
-        segment = super().roll(now_ms)
-        if self.config.retention_bytes >= 0 and self.config.delete and len(self.segments) > 2:
-            self.enforce_retention(now_ms)
-        return segment
 
     def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
         return MemorySegment(base_offset, now_ms)
