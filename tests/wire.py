@@ -104,9 +104,11 @@ class CoreClient:
 
     def produce(self, topic: str, data: bytes | None, *, partition: int = 0, acks: int = -1, version: int = 11) -> Any:
         """Produce one batch; returns the row of its partition."""
-        return self.call(produce_request(topic, data, partition=partition, acks=acks), version).responses[
-            0
-        ].partition_responses[0]
+        return (
+            self.call(produce_request(topic, data, partition=partition, acks=acks), version)
+            .responses[0]
+            .partition_responses[0]
+        )
 
 
 def produce_request(topic: str, data: bytes | None, *, partition: int = 0, acks: int = -1) -> Any:

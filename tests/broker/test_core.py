@@ -2,10 +2,9 @@
 
 import struct
 
-from wire import World, batch, fetch_request, produce_request
-
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
+from wire import World, batch, fetch_request, produce_request
 
 
 def test_answers_leave_in_the_order_of_requests_however_long_one_waits():

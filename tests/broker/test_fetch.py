@@ -1,11 +1,11 @@
 """Fetch: limits, waiting, isolation, epochs, and incremental sessions (KIP-227), request by request."""
 
 import pytest
-from wire import World, batch, fetch_request
 
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import read_header
+from wire import World, batch, fetch_request
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """ListOffsets and OffsetForLeaderEpoch."""
 
 import pytest
-from wire import World, batch
 
 from kohort.broker.apis import offsets
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
+from wire import World, batch
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import errno
 
 import pytest
-from wire import World, batch, fetch_request, produce_request
 
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import Compression, Record, build_batch, read_header, read_records
+from wire import World, batch, fetch_request, produce_request
 
 
 @pytest.fixture
@@ -72,7 +72,10 @@ def test_version_13_by_topic_id(world):
         (batch(b"a")[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
         (batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
         (batch(b"a", control=True), ErrorCode.INVALID_RECORD),
-        (batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), ErrorCode.INVALID_TXN_STATE),
+        (
+            batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
+            ErrorCode.INVALID_TXN_STATE,
+        ),
         (batch(b"a" * 2_000_000), ErrorCode.MESSAGE_TOO_LARGE),
         (batch(b"a", timestamp=10**13), ErrorCode.INVALID_TIMESTAMP),
     ],
@@ -105,7 +108,10 @@ def test_unknown_topics_partitions_and_acks(world):
 def test_one_bad_partition_does_not_spoil_the_others(world):
     world.create_topic("t", 2)
     kind = messages.ProduceRequest
-    rows = [kind.PartitionProduceData(index=0, records=b"junk"), kind.PartitionProduceData(index=1, records=batch(b"a"))]
+    rows = [
+        kind.PartitionProduceData(index=0, records=b"junk"),
+        kind.PartitionProduceData(index=1, records=batch(b"a")),
+    ]
     request = kind(acks=1, timeout_ms=1, topic_data=[kind.TopicProduceData(name="t", partition_data=rows)])
     results = world.connect().call(request, 9).responses[0].partition_responses
     assert [(row.index, bool(row.error_code), row.base_offset) for row in results] == [(0, True, -1), (1, False, 0)]
