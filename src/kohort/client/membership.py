@@ -72,6 +72,7 @@ class Membership:
         self._restart = False
         self._rejoin_needed = False
         self._rejoin_reason = ""
+        self._cause = ""
         self._rebalance_began_ms: int | None = None
         self._give_up_by_ms = 0
         self._retry_at_ms = 0

@@ -19,7 +19,6 @@ from kohort.assignors import (
     decode_group,
     encode_subscription,
 )
-from kohort.assignors.consumer_protocol import subscribed_topics
 from kohort.client.commits import NO_GENERATION, NO_GENERATION_ID, Generation
 from kohort.client.effects import Assign, AutoCommit, Destination, Fail, Left, Lose, RefreshMetadata, Revoke
 from kohort.client.errors import FencedInstanceIdError, error_for
@@ -49,7 +48,7 @@ class Rebalance(Membership):
 
     def _prepare_rejoin(self, now_ms: int) -> None:
         if self._rebalance_began_ms is None:
-            self._rebalance_began_ms = now_ms
+            self._rebalance_began_ms, self._cause = now_ms, self._rejoin_reason
         self._begin_giving_up(Purpose.REJOIN, now_ms + self.config.rebalance_timeout_ms, now_ms)
 
     def _begin_giving_up(self, purpose: Purpose, give_up_by_ms: int, now_ms: int) -> None:
@@ -167,7 +166,7 @@ class Rebalance(Membership):
             self._fail_join(error, now_ms)
             return
         self.is_leader = True
-        self._group_topics = frozenset(subscribed_topics(self._group.values()))
+        self._group_topics = frozenset().union(*(one.topics for one in self._group.values()))
         self._watch()
         self.step = Step.ASSIGNING
         self._skip_assignment = bool(response.skip_assignment)
@@ -245,13 +244,12 @@ class Rebalance(Membership):
         self._next_assignment = assignment
         revoked = self.owned - partition_set(assignment.partitions)
         if self.protocol is RebalanceProtocol.COOPERATIVE and revoked:
-            self._rejoin_needed, reason = True, self._rejoin_reason
-            self._rejoin_reason = "need to revoke partitions and re-join"
+            self._rejoin_needed, self._rejoin_reason = True, "need to revoke partitions and re-join"
             self._note(f"gives up {partition_list(revoked)}, as generation {self._number} asks for", now_ms)
-            self._describe_rebalance(reason, now_ms)
+            self._describe_rebalance(now_ms)
             self._begin_giving_up(Purpose.HAND_OVER, now_ms + self.config.rebalance_timeout_ms, now_ms)
         else:
-            self._describe_rebalance(self._rejoin_reason, now_ms)
+            self._describe_rebalance(now_ms)
             self._rejoin_reason = ""
             self._take_over(now_ms)
         self._check_subscription(now_ms)
@@ -260,7 +258,7 @@ class Rebalance(Membership):
     def _number(self) -> int:
         return self.generation.generation_id
 
-    def _describe_rebalance(self, reason: str, now_ms: int) -> None:
+    def _describe_rebalance(self, now_ms: int) -> None:
         assert self._next_assignment is not None
         assigned = partition_set(self._next_assignment.partitions)
         took_ms = now_ms - (self._rebalance_began_ms if self._rebalance_began_ms is not None else now_ms)
@@ -268,7 +266,7 @@ class Rebalance(Membership):
         self._note(
             f"generation {self._number} as {'leader' if self.is_leader else 'follower'} {self.member_id}, "
             f"{self.generation.protocol_name}, {len(assigned)} partitions ({partition_list(assigned)}) "
-            f"after {took_ms} ms; rebalanced because: {reason or 'others changed the group'}",
+            f"after {took_ms} ms; rebalanced because: {self._cause}",
             now_ms,
         )
 
