@@ -164,7 +164,7 @@ def test_producer_ids_are_never_given_out_twice(world):
 
 def test_transactional_ids_are_refused(world):
     answer = world.connect().call(messages.InitProducerIdRequest(transactional_id="tx"), 4)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_log_append_time(world):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from kohort.protocol import messages
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
 
-_EPOCH_MAX = 32767
+logger = logging.getLogger("kohort.broker")
+
 _TRANSACTION_STATES = frozenset(
     {
         "Ongoing",
@@ -29,7 +31,11 @@ _TRANSACTION_STATES = frozenset(
 def init_producer_id(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     """An id for an idempotent producer; never one that was given out before, also after a crash."""
     if request.transactional_id is not None:
-        code = ErrorCode.INVALID_REQUEST if request.transactional_id == "" else ErrorCode.UNSUPPORTED_VERSION
+        logger.warning("%s asks for a transaction; there are none on this broker", call.connection)
+        # The one refusal that no client retries until its timeout.
+        code = (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
+        )
         return messages.InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return messages.InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
