@@ -204,7 +204,7 @@ class AsyncAdmin:
                     config.name,
                     config.value,
                     config.read_only,
-                    config.is_default or config.config_source in DEFAULT_CONFIG_SOURCES,
+                    config.config_source in DEFAULT_CONFIG_SOURCES,
                     config.is_sensitive,
                     config.config_source,
                     config.documentation,
