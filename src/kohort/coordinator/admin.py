@@ -9,6 +9,7 @@ from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import DEAD, STABLE
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import GroupRequest
+from kohort.coordinator.events import GroupEvent
 from kohort.coordinator.records import Change, GroupMetadata
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
@@ -89,22 +90,28 @@ def list_groups(context: Context, request: GroupRequest, loading: bool) -> None:
     context.reply(request, ListGroupsResponse(groups=listed))
 
 
-def delete(context: Context, group_ids: Iterable[str]) -> tuple[list[Any], list[Change]]:
-    """The answer for each group and the tombstones of those that go, all of one partition."""
-    answers, changes = [], []
+def delete(context: Context, group_ids: Iterable[str]) -> tuple[list[Any], list[Change], list[GroupEvent]]:
+    """The answer for each group, and the tombstones and events of those that go, all of one partition."""
+    answers: list[Any] = []
+    changes: list[Change] = []
+    deleted: list[GroupEvent] = []
     for group_id in group_ids:
         group = context.groups.get(group_id)
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else states.DELETE_GROUP[group.state]
         answers.append(_Deleted(group_id=group_id, error_code=error))
         if group is not None and not error:
-            changes += group_tombstones(context, group, "DeleteGroups")
-    return answers, changes
+            tombstones, event = group_tombstones(context, group, "DeleteGroups")
+            changes += tombstones
+            deleted.append(event)
+    return answers, changes, deleted
 
 
-def group_tombstones(context: Context, group: Group, reason: str) -> list[Change]:
+def group_tombstones(context: Context, group: Group, reason: str) -> tuple[list[Change], GroupEvent]:
     """Everything that the log knows of the group; the group itself goes when they are replayed."""
     group.deleting = True
     group.join_timer.cancel()
     group.sync_timer.cancel()
-    context.event(group, events.GroupDeleted, reason=reason)
-    return [*offsets.tombstones(group), GroupMetadata(group.group_id, None)]
+    event = events.GroupDeleted(
+        at_ms=context.now_ms, group_id=group.group_id, generation=group.generation, reason=reason
+    )
+    return [*offsets.tombstones(group), GroupMetadata(group.group_id, None)], event

@@ -104,8 +104,10 @@ class Coordinator:
             case GroupsTombstoned():
                 if code:
                     self._restore_deleting(then.group_ids)
+                else:
+                    context.effects.events += then.events
             case GroupEmptied():
-                pass  # lost, the generation before it comes back after a crash, and its members time out
+                session.group_emptied(context, then, code)
         return context.effects
 
     def replay(
@@ -227,7 +229,7 @@ class Coordinator:
             if changes := offsets.of_deleted_topics(context, group, deleted):
                 by_partition.setdefault(group.partition, []).extend(changes)
         for partition, changes in by_partition.items():
-            context.append(partition, changes, GroupsTombstoned(()))
+            context.append(partition, changes, GroupsTombstoned((), []))
         return context.effects
 
     # ---- to look at
@@ -339,17 +341,15 @@ class Coordinator:
                 response.results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
             else:
                 by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
-        appends: dict[int, list[Change]] = {}
+        outstanding: set[int] = set()
         for partition, group_ids in by_partition.items():
-            answers, changes = admin.delete(context, group_ids)
+            answers, changes, deleted = admin.delete(context, group_ids)
             response.results += answers
             if changes:
-                appends[partition] = changes
-        outstanding = set(appends)
-        for partition, changes in appends.items():
-            then = GroupsDeleted(request, response, _group_ids(changes), outstanding, partition)
-            context.append(partition, changes, then)
-        if not appends:
+                outstanding.add(partition)
+                then = GroupsDeleted(request, response, _group_ids(changes), outstanding, partition, deleted)
+                context.append(partition, changes, then)
+        if not outstanding:
             context.reply(request, response)
 
     def _groups_deleted(self, then: GroupsDeleted, error: ErrorCode) -> None:
@@ -358,6 +358,8 @@ class Coordinator:
             for result in then.response.results:
                 if result.group_id in then.group_ids:
                     result.error_code = error
+        else:
+            self._context.effects.events += then.events
         then.outstanding.discard(then.partition)
         if not then.outstanding:
             self._context.reply(then.request, then.response)
@@ -367,15 +369,17 @@ class Coordinator:
     def _expire_offsets(self) -> None:
         context = self._context
         context.timers.set(self._expiry, context.now_ms + self.config.offsets_retention_check_interval_ms)
-        by_partition: dict[int, list[Change]] = {}
+        by_partition: dict[int, tuple[list[Change], list[GroupEvent]]] = {}
         for group in list(context.groups.values()):
             changes, nothing_left = offsets.expired(context, group)
-            if nothing_left and group.state is EMPTY:
-                changes = admin.group_tombstones(context, group, "empty, and nothing of its offsets is left")
-            if changes:
-                by_partition.setdefault(group.partition, []).extend(changes)
-        for partition, changes in by_partition.items():
-            context.append(partition, changes, GroupsTombstoned(_group_ids(changes)))
+            if changes or (nothing_left and group.state is EMPTY):
+                expired, deleted = by_partition.setdefault(group.partition, ([], []))
+                if nothing_left and group.state is EMPTY:
+                    changes, event = admin.group_tombstones(context, group, "empty, and no offsets are left")
+                    deleted.append(event)
+                expired += changes
+        for partition, (expired, deleted) in by_partition.items():
+            context.append(partition, expired, GroupsTombstoned(_group_ids(expired), deleted))
 
     def _restore_deleting(self, group_ids: Iterable[str]) -> None:
         for group_id in group_ids:

@@ -80,10 +80,12 @@ class GroupCreated:
 
 @dataclass(slots=True)
 class GroupEmptied:
-    """The record of a group without members. Kafka only warns when it is lost, and so do we."""
+    """The record of a group without members; who has just left with LeaveGroup waits for it."""
 
     group_id: str
     generation: int
+    request: GroupRequest | None = None
+    response: Any = None
 
 
 @dataclass(slots=True)
@@ -119,6 +121,7 @@ class GroupsDeleted:
     group_ids: tuple[str, ...]
     outstanding: set[int]  # the partitions of the request that are still on their way, shared by its appends
     partition: int
+    events: list[GroupEvent]
 
 
 @dataclass(slots=True)
@@ -126,6 +129,7 @@ class GroupsTombstoned:
     """Groups being removed by expiry or by topic deletion: nobody waits for an answer."""
 
     group_ids: tuple[str, ...]
+    events: list[GroupEvent]
 
 
 # Kafka tells clients something they can act on instead of what went wrong underneath.

@@ -33,10 +33,10 @@ Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata) in the order of th
 
 def protocols_of(request: Any) -> Protocols:
     """A name given twice counts once, with its first metadata: it must not have two votes."""
-    protocols = tuple((intern(p.name), p.metadata) for p in request.protocols)
-    if len({name for name, _ in protocols}) == len(protocols):
-        return protocols
-    return tuple({name: (name, metadata) for name, metadata in reversed(protocols)}.values())[::-1]
+    protocols: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        protocols.setdefault(intern(protocol.name), protocol.metadata)
+    return tuple(protocols.items())
 
 
 class Member:

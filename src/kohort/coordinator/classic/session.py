@@ -27,7 +27,7 @@ from kohort.coordinator.classic.states import (
     STABLE,
 )
 from kohort.coordinator.context import Context
-from kohort.coordinator.effects import GroupRequest, SyncStored
+from kohort.coordinator.effects import GroupEmptied, GroupRequest, SyncStored
 from kohort.coordinator.records import GroupMetadata
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import HeartbeatResponse, LeaveGroupResponse, SyncGroupResponse
@@ -215,16 +215,32 @@ def leave(context: Context, request: GroupRequest) -> None:
         )
         if not error:
             left.append(who.member_id or who.group_instance_id)
-    if group is not None and left:
-        reason = f"LeaveGroup of {', '.join(left)}"
-        if group.state is STABLE or group.state is COMPLETING_REBALANCE:
-            prepare_rebalance(context, group, reason)
-        else:
-            try_complete_join(context, group)
     if request.version >= 3:
-        context.reply(request, LeaveGroupResponse(members=answers))
+        response = LeaveGroupResponse(members=answers)
     else:
-        context.reply(request, LeaveGroupResponse(error_code=answers[0].error_code))
+        response = LeaveGroupResponse(error_code=answers[0].error_code)
+    if group is None or not left or not _rebalance_without(context, group, left, request, response):
+        context.reply(request, response)
+
+
+def _rebalance_without(context: Context, group: Group, left: list[str], request: GroupRequest, response: Any) -> bool:
+    """Whether the group is empty now, and the answer waits for the record that says so."""
+    appended = len(context.effects.appends)
+    if group.state is STABLE or group.state is COMPLETING_REBALANCE:
+        prepare_rebalance(context, group, f"LeaveGroup of {', '.join(left)}")
+    else:
+        try_complete_join(context, group)
+    if len(context.effects.appends) == appended:
+        return False
+    then = context.waiting[context.effects.appends[-1].token]
+    then.request, then.response = request, response
+    return True
+
+
+def group_emptied(context: Context, then: GroupEmptied, error: ErrorCode) -> None:
+    """Where the record is lost, the generation before it comes back after a crash, and its members time out."""
+    if then.request is not None:
+        context.reply(then.request, LeaveGroupResponse(error_code=error) if error else then.response)
 
 
 def _leave_one(context: Context, group: Group, who: Any) -> ErrorCode:

@@ -8,7 +8,7 @@
 
 The tables say what a request gets once it has named a group, a member and a generation that fit. NONE means that the
 handler goes on; anything else is the refusal. Kafka 4.3 decides: it answers COORDINATOR_NOT_AVAILABLE from DEAD where
-older versions (and the articles about them) answer UNKNOWN_MEMBER_ID.
+older versions answer UNKNOWN_MEMBER_ID.
 """
 
 from enum import Enum
