@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from kohort.client.errors import RebalanceInProgressError
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
 from kohort.spark.accounting import DataLossError
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
@@ -224,10 +225,11 @@ class QueryDriver:
         if not offsets or time.monotonic() < self._next_commit_at:
             return
         error = self._membership.commit(offsets, COMMIT_SECONDS)
-        if error is None:
-            return
-        self._next_commit_at = time.monotonic() + COMMIT_RETRY_SECONDS
-        log.warning("commit of %s failed and will be tried again: %s", partition_list(offsets), error)
+        if error is not None:
+            self._next_commit_at = time.monotonic() + COMMIT_RETRY_SECONDS
+            # While the group rebalances no commit is taken; the partitions stay, and so does what is to be committed.
+            level = logging.DEBUG if isinstance(error, RebalanceInProgressError) else logging.WARNING
+            log.log(level, "commit of %s failed and will be tried again: %s", partition_list(offsets), error)
 
 
 def commit_tag(query: str) -> str:

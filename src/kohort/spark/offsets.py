@@ -127,20 +127,21 @@ class StreamOffset:
 def share(available: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
     """Divide `limit` offsets among partitions in proportion to what each has, using it up and starving none.
 
-    Largest remainders first, ties by name: the same numbers whoever computes them.
+    Each gets at least one where there is one for each; then largest remainders first, ties by name.
     """
-    total = sum(available.values())
-    if total <= limit:
+    if sum(available.values()) <= limit:
         return dict(available)
-    shares = {tp: count * limit // total for tp, count in available.items()}
+    waiting = sorted(tp for tp, count in available.items() if count > 0)
+    least = 1 if limit >= len(waiting) else 0
+    shares = {tp: least if count > 0 else 0 for tp, count in available.items()}
+    spare = limit - least * len(waiting)
+    rest = {tp: available[tp] - least for tp in waiting}
+    total = sum(rest.values())
+    for tp in waiting:
+        shares[tp] += rest[tp] * spare // total
     left = limit - sum(shares.values())
-    by_need = sorted(available, key=lambda tp: (shares[tp] > 0, -(available[tp] * limit % total), tp))
-    for tp in by_need:
-        if left == 0:
-            break
-        if shares[tp] < available[tp]:
-            shares[tp] += 1
-            left -= 1
+    for tp in sorted(waiting, key=lambda tp: (-(rest[tp] * spare % total), tp))[:left]:
+        shares[tp] += 1
     return shares
 
 

@@ -1,0 +1,124 @@
+"""A task's read: every offset of its range, whatever happens to the broker meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+import kohort
+from kohort.spark import fetch
+from kohort.spark.accounting import DataLossError
+from kohort.spark.connection import POOL
+from kohort.spark.fetch import ReadTask
+from kohort.spark.offsets import Piece
+from spark.query import create, delete, produce, unique
+
+VALUES = [f"{number:0100d}" for number in range(2000)]
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    name = unique("orders")
+    create(servers, name, 1)
+    produce(servers, name, VALUES, partition=0)
+    return name
+
+
+def task(servers: str, topic: str, first: int, stop: int, strict: bool = True, **settings: Any) -> ReadTask:
+    given = {"bootstrap.servers": servers, "max.partition.fetch.bytes": 65536, **settings}
+    return ReadTask(Piece(topic, 0, first, stop), ("offset", "value"), given, strict, rows_per_batch=100)
+
+
+def rows(batches: Any) -> list[tuple[int, str]]:
+    table = pa.Table.from_batches(list(batches))
+    return [(row["offset"], row["value"].decode()) for row in table.to_pylist()]
+
+
+def test_exactly_the_range_is_read(servers: str, topic: str) -> None:
+    for first, stop in [(0, 2000), (0, 1), (1999, 2000), (137, 1603)]:
+        assert rows(fetch.read(task(servers, topic, first, stop))) == list(enumerate(VALUES))[first:stop]
+
+
+def test_a_read_that_is_given_up_leaves_no_answer_for_the_next(servers: str, topic: str) -> None:
+    reader = fetch.read(task(servers, topic, 0, 2000))
+    next(reader)
+    reader.close()
+    assert rows(fetch.read(task(servers, topic, 5, 7))) == list(enumerate(VALUES))[5:7]
+
+
+def test_a_connection_is_kept_for_the_next_task(servers: str, topic: str) -> None:
+    POOL.close()
+    settings = {"client.id": unique("worker")}
+    list(fetch.read(task(servers, topic, 0, 10, **settings)))
+    (kept,) = [connections for key, connections in POOL._idle.items() if settings["client.id"] in key]
+    connection = kept[0]
+    list(fetch.read(task(servers, topic, 10, 20, **settings)))
+    assert kept == [connection]
+
+
+def test_a_broker_restart_within_a_range(servers: str, topic: str, broker: kohort.Broker) -> None:
+    reader = fetch.read(task(servers, topic, 0, 2000))
+    first = next(reader)
+    broker.restart()
+    assert rows([first, *reader]) == list(enumerate(VALUES))
+
+
+def test_a_broker_that_is_away_for_a_while(servers: str, topic: str, broker: kohort.Broker) -> None:
+    import threading
+
+    reader = fetch.read(task(servers, topic, 0, 2000))
+    first = next(reader)
+    broker.stop()
+    later = threading.Timer(1.0, broker.start)
+    later.start()
+    try:
+        assert rows([first, *reader]) == list(enumerate(VALUES))
+    finally:
+        later.join()
+
+
+def test_deleted_records_are_a_loss_unless_told_otherwise(
+    servers: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.delete_records([TopicPartition(topic, 0, 1500)]).values():
+        future.result(30)
+    with pytest.raises(DataLossError, match=r"\[0, 1500\).*retention"):
+        list(fetch.read(task(servers, topic, 0, 2000)))
+    with caplog.at_level(logging.WARNING, "kohort.spark"):
+        assert rows(fetch.read(task(servers, topic, 0, 2000, strict=False))) == list(enumerate(VALUES))[1500:]
+    assert "going on at 1500" in caplog.text
+
+
+def test_a_log_that_is_shorter_than_the_range(servers: str, topic: str) -> None:
+    impatient = {"request.timeout.ms": 300, "fetch.max.wait.ms": 50}
+    with pytest.raises(DataLossError, match="the log ends at 2000"):
+        list(fetch.read(task(servers, topic, 1990, 2010, **impatient)))
+    with pytest.raises(DataLossError, match="truncated or created anew"):
+        list(fetch.read(task(servers, topic, 3000, 3010, **impatient)))
+    assert len(rows(fetch.read(task(servers, topic, 1990, 2010, strict=False, **impatient)))) == 10
+
+
+def test_a_deleted_topic(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "GONE_PATIENCE_MS", 300)
+    delete(servers, topic)
+    with pytest.raises(DataLossError, match="does not exist"):
+        list(fetch.read(task(servers, topic, 0, 2000)))
+    assert list(fetch.read(task(servers, topic, 0, 2000, strict=False))) == []
+
+
+def test_a_damaged_batch_fails_the_task(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = fetch.Account.walk
+
+    def damage(self: fetch.Account, records: Any) -> bool:
+        records[-1] ^= 1
+        return walk(self, records)
+
+    monkeypatch.setattr(fetch.Account, "walk", damage)
+    with pytest.raises(RuntimeError, match="cannot be decoded"):
+        list(fetch.read(task(servers, topic, 0, 2000)))
