@@ -158,7 +158,7 @@ class Pair:
         shutil.rmtree(self.directory)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(config=configs, steps=operations)
 def test_local_and_memory_logs_agree(config, steps):
     pair = Pair(config)

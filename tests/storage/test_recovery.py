@@ -47,7 +47,7 @@ def damaged_copy(crashed, tmp, segment_share, damage):
     return base
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(share=st.floats(0, 1), cut=st.floats(0, 1))
 def test_a_file_cut_anywhere_keeps_every_whole_batch_before(crashed, tmp_path_factory, share, cut):
     tmp = tmp_path_factory.mktemp("cut") / "data"
@@ -74,7 +74,7 @@ def test_a_file_cut_anywhere_keeps_every_whole_batch_before(crashed, tmp_path_fa
         assert records_of(store.get("t", 0))[-1].offset == end_offset
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(share=st.floats(0, 1), at=st.floats(0, 0.999), bit=st.integers(0, 7))
 def test_a_flipped_bit_ends_the_log_before_its_batch_unless_it_is_outside_the_crc(
     crashed, tmp_path_factory, share, at, bit

@@ -11,7 +11,6 @@ from kohort.storage.committer import Committer
 from kohort.storage.config import LogConfig
 from kohort.storage.errors import StorageError
 from kohort.storage.handles import Handles
-from kohort.storage.index import OFFSET_ENTRY_SIZE
 from kohort.storage.local_segment import CLEANED, DELETED, LOG, SUFFIXES, SWAP, LocalSegment, file_name
 from kohort.storage.log import FlushCallback
 from kohort.storage.producers import encode_snapshot
@@ -102,15 +101,11 @@ class LocalLog(SegmentedLog):
             self.directory,
             base_offset,
             handles=self.handles,
-            index_interval_bytes=self.config.index_interval_bytes,
+            config=self.config,
             created_ms=now_ms,
         )
         segment.create()
         return segment
-
-    def _index_full(self, segment: Segment) -> bool:
-        assert isinstance(segment, LocalSegment)
-        return segment.index_entries >= self.config.segment_index_bytes // OFFSET_ENTRY_SIZE - 1
 
     def _seal(self, segment: Segment) -> None:
         assert isinstance(segment, LocalSegment)
@@ -133,7 +128,7 @@ class LocalLog(SegmentedLog):
             self.directory,
             first.base_offset,
             handles=Handles(),
-            index_interval_bytes=self.config.index_interval_bytes,
+            config=self.config,
             created_ms=first.created_ms,
             suffix=CLEANED,
         )

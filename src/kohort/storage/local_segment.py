@@ -14,9 +14,10 @@ from struct import Struct
 
 from kohort.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from kohort.storage.checkpoints import read_file
+from kohort.storage.config import LogConfig
 from kohort.storage.errors import StorageError
 from kohort.storage.handles import Handles
-from kohort.storage.index import OffsetIndex, TimeIndex
+from kohort.storage.index import OFFSET_ENTRY_SIZE, OffsetIndex, TimeIndex
 from kohort.storage.log import AbortedTxn, Buffer
 from kohort.storage.segment import LOCATE, LOG_OVERHEAD, Segment
 
@@ -42,10 +43,12 @@ class LocalSegment(Segment):
 
     __slots__ = (
         "_aborted",
+        "_config",
         "_fd",
         "_index",
         "_interval",
         "_map",
+        "_max_entries",
         "_saved_offsets",
         "_saved_times",
         "_time_index",
@@ -67,7 +70,7 @@ class LocalSegment(Segment):
         base_offset: int,
         *,
         handles: Handles,
-        index_interval_bytes: int,
+        config: LogConfig,
         created_ms: int,
         suffix: str = "",
     ) -> None:
@@ -79,7 +82,9 @@ class LocalSegment(Segment):
         self.used = False  # since Handles last looked
         self.newest: int | None = -1  # largest timestamp; None until it is read from the time index
         self.newest_offset = base_offset
-        self._interval = index_interval_bytes
+        self._config = config
+        self._interval = config.index_interval_bytes
+        self._max_entries = config.segment_index_bytes // OFFSET_ENTRY_SIZE - 1
         self._index: OffsetIndex | None = OffsetIndex(base_offset)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
         self._saved_offsets = self._saved_times = 0  # entries that are in the files
@@ -98,7 +103,7 @@ class LocalSegment(Segment):
         size: int,
         *,
         handles: Handles,
-        index_interval_bytes: int,
+        config: LogConfig,
         suffix: str = "",
     ) -> LocalSegment:
         """A segment whose files are there; nothing is opened yet."""
@@ -106,7 +111,7 @@ class LocalSegment(Segment):
             directory,
             base_offset,
             handles=handles,
-            index_interval_bytes=index_interval_bytes,
+            config=config,
             created_ms=0,
             suffix=suffix,
         )
@@ -182,6 +187,7 @@ class LocalSegment(Segment):
             self.index.append(last_offset, self.size)
             self.time_index.maybe_append(self.newest, self.newest_offset)  # type: ignore[arg-type]
             self._unindexed = 0
+            self.full = len(self.index) >= self._max_entries
         self._unindexed += size
         self.size += size
 
@@ -207,10 +213,6 @@ class LocalSegment(Segment):
             self._load_indexes()
             assert self._time_index is not None
         return self._time_index
-
-    @property
-    def index_entries(self) -> int:
-        return 0 if self._index is None else len(self._index)
 
     def _load_indexes(self) -> None:
         """Read the index files; where they are missing or damaged, rebuild them from the log."""
@@ -431,7 +433,7 @@ class LocalSegment(Segment):
             self.base_offset,
             self.size,
             handles=Handles(),
-            index_interval_bytes=self._interval,
+            config=self._config,
             suffix=self.suffix,
         )
         segment.next_offset = self.next_offset

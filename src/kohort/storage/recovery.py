@@ -103,7 +103,7 @@ def _replace_by_swap(log: LocalLog, names: dict[str, int], base_offset: int) -> 
         base_offset,
         names[file_name(base_offset) + LOG + SWAP],
         handles=log.handles,
-        index_interval_bytes=log.config.index_interval_bytes,
+        config=log.config,
         suffix=SWAP,
     )
     swap.scan_tail()
@@ -123,7 +123,7 @@ def _open_segments(log: LocalLog, names: dict[str, int]) -> list[LocalSegment]:
             _offset_of(name),
             names[name],
             handles=log.handles,
-            index_interval_bytes=log.config.index_interval_bytes,
+            config=log.config,
         )
         for name in sorted(names)
         if name.endswith(LOG)

@@ -19,12 +19,13 @@ LOG_OVERHEAD = 12
 class Segment(ABC):
     """Batches of increasing offsets from `base_offset` on; only the last segment of a log is written to."""
 
-    __slots__ = ("base_offset", "created_ms", "first_timestamp", "next_offset", "size")
+    __slots__ = ("base_offset", "created_ms", "first_timestamp", "full", "next_offset", "size")
 
     def __init__(self, base_offset: int, created_ms: int) -> None:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = 0
+        self.full = False  # its index has no room for more
         self.created_ms = created_ms
         self.first_timestamp = -1  # of the first batch: the age of the segment is counted from it
 

@@ -162,7 +162,7 @@ class SegmentedLog(Log):
             or (newest - segment.first_timestamp if segment.first_timestamp >= 0 else now_ms - segment.created_ms)
             > self._roll_ms
             or next_offset - 1 - segment.base_offset > MAX_RELATIVE_OFFSET
-            or self._index_full(segment)
+            or segment.full
         ):
             return self.roll(now_ms)
         return segment
@@ -366,9 +366,6 @@ class SegmentedLog(Log):
 
     def _discard_cleaned(self, cleaned: Segment) -> None:
         """A cleaned segment that is not needed."""
-
-    def _index_full(self, segment: Segment) -> bool:
-        return False
 
     def _seal(self, segment: Segment) -> None:
         """The segment gets no more batches."""
