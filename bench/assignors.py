@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import base64
 import gc
+import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,12 +23,14 @@ sys.path.insert(0, str(ROOT / "tools"))
 from apache_kafka import compile_java, java_command  # noqa: E402
 from kohort.assignors import (  # noqa: E402
     BUILTIN,
+    Assignment,
     ClusterMetadata,
     ConsumerGroupMetadata,
     Subscription,
     assign_group,
     decode_assignment,
     decode_group,
+    encode_assignment,
     encode_subscription,
 )
 
@@ -44,6 +47,19 @@ def joining(name: str, counts: dict[str, int], members: int) -> dict[str, bytes]
     user_data = BUILTIN[name]().subscription_user_data(topics)
     encoded = encode_subscription(Subscription(topics, user_data))
     return {f"consumer-group-1-{i:04d}-5f1a2f6e-35e1-4b8b-9a39-4f0a3e5a{i:04d}": encoded for i in range(members)}
+
+
+def shuffled(counts: dict[str, int], members: Sequence[str]) -> dict[str, bytes]:
+    """An assignment as after many rebalances: balanced, but no two members alike."""
+    partitions = [(topic, number) for topic, count in counts.items() for number in range(count)]
+    random.Random(1).shuffle(partitions)
+    encoded = {}
+    for i, member in enumerate(members):
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in sorted(partitions[i :: len(members)]):
+            by_topic.setdefault(topic, []).append(number)
+        encoded[member] = encode_assignment(Assignment(by_topic))
+    return encoded
 
 
 def rejoining(name: str, counts: dict[str, int], assigned: dict[str, bytes]) -> dict[str, bytes]:
@@ -105,7 +121,10 @@ def main() -> None:
     parser.add_argument("--without-java", action="store_true")
     args = parser.parse_args()
     java = None if args.without_java else Java(args.runs)
-    print(f"{args.members} members, equal subscriptions; median ms (best)")
+    print(
+        f"{args.members} members, equal subscriptions; ms: median (best). Steps: first assignment, a member leaves a new"
+    )
+    print("group, where members have alike partitions, and an old one, where no two have")
     print(f"{'assignor':<20}{'step':<16}{'topics':>7}{'partitions':>12}{'kohort':>18}{'Kafka (Java)':>20}{'ratio':>8}")
     for topic_count in args.topics:
         for partitions in args.partitions:
@@ -114,7 +133,8 @@ def main() -> None:
                 first = joining(name, counts, args.members)
                 steps = {"first": first}
                 if "sticky" in name:
-                    steps["member leaves"] = rejoining(name, counts, ours(name, counts, first))
+                    steps["leaves, new"] = rejoining(name, counts, ours(name, counts, first))
+                    steps["leaves, old"] = rejoining(name, counts, shuffled(counts, list(first)))
                 for step, group in steps.items():
                     mine = measure(lambda n=name, c=counts, g=group: ours(n, c, g), args.runs)
                     theirs = java.times(name, counts, group) if java else [float("nan")]

@@ -23,6 +23,7 @@ PROTOCOL_TYPE = "consumer"
 LOWEST_VERSION = 0
 HIGHEST_VERSION = 3
 
+_VERSIONS = [version.to_bytes(2, "big") for version in range(HIGHEST_VERSION + 1)]
 _INT16 = Struct(">h").unpack_from
 _INT32 = Struct(">i").unpack_from
 
@@ -80,9 +81,8 @@ def _decode_after_topics(
 
 def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION, encoder: Encoder | None = None) -> bytes:
     """With one `encoder` for the whole group, members that get alike are encoded faster."""
-    version = _known_version(version)
     partitions = (encoder or Encoder()).encode(assignment.partitions)
-    return pack(">h", version) + partitions + _encode_bytes(assignment.user_data)
+    return _VERSIONS[_known_version(version)] + partitions + _encode_bytes(assignment.user_data)
 
 
 def decode_assignment(data: bytes) -> Assignment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 
 from kohort.assignors.consumer_protocol import HIGHEST_VERSION, decode_subscriptions, encode_assignment
@@ -38,8 +39,16 @@ def assign_group(
     if protocol is RebalanceProtocol.COOPERATIVE and assignor.name != "cooperative-sticky":
         # The built-in one weighs the generations of owned partitions, which this check does not know about.
         check_cooperative(assignor.name, subscriptions, assignments)
-    empty, encoder = Assignment({}), Encoder()
-    return {member: encode_assignment(assignments.get(member, empty), version, encoder) for member in subscriptions}
+    nothing, encoder = Assignment({}), Encoder()
+    encoded = {}
+    for member in subscriptions:
+        try:
+            encoded[member] = encode_assignment(assignments.get(member, nothing), version, encoder)
+        except (struct.error, TypeError, AttributeError) as e:
+            raise InvalidAssignmentError(
+                f"assignor {assignor.name!r} gave {member!r} what is no Assignment of partition numbers by topic: {e}"
+            ) from e
+    return encoded
 
 
 def check_cooperative(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 
 from kohort.assignors.partition_space import PartitionSpace
 from kohort.assignors.types import DEFAULT_GENERATION, Subscription
@@ -45,7 +46,7 @@ def settle(
         _settle_conflicts(ownership, claims, subscriptions)
         claimed = set().union(*ownership.owned.values())
     if claimed:
-        ownership.free = sorted(set(range(space.total)) - claimed)
+        ownership.free = list(filterfalse(claimed.__contains__, range(space.total)))
     generations = [claim.generation for claim in claims.values() if claim.generation is not None]
     ownership.max_generation = max(generations, default=DEFAULT_GENERATION)
     return ownership

@@ -27,32 +27,33 @@ class PartitionSpace:
         self.total = total
         self._extent = dict(zip(self.topics, zip(self.bases, self.counts, strict=True), strict=True))
         self._shapes = Shapes()
-        self._extents: dict[Shape, tuple[list[int], list[int]]] = {}
+        self._extents: dict[Shape, tuple[list[int], list[int], int]] = {}
+        self._single_shapes: dict[int, Shape] = {}
         self._topic_index: list[int] = []
         self._layouts: dict[tuple[int, ...], tuple[Shape, list[int]]] = {}
 
     def ids(self, partitions: Mapping[str, Sequence[int]]) -> list[int]:
         """The partitions that exist, as ids; of what has been deleted meanwhile nothing is left."""
+        if not partitions:
+            return []
         flat = self._shapes.flat(partitions)
         numbers = flat.numbers
-        if not numbers:
-            return []
         if flat.shape not in self._extents:
             self._extents[flat.shape] = self._extents_of(flat.shape)
-        bases, counts = self._extents[flat.shape]
-        if min(numbers) >= 0 and all(map(lt, numbers, counts)):
-            return list(map(add, bases, numbers))
+        bases, counts, least = self._extents[flat.shape]
+        if numbers and min(numbers) >= 0 and (max(numbers) < least or all(map(lt, numbers, counts))):
+            return list(map(add, bases, numbers)) if len(self.topics) > 1 else list(numbers)
         return [b + n for b, n, count in zip(bases, numbers, counts, strict=True) if 0 <= n < count]
 
-    def _extents_of(self, shape: Shape) -> tuple[list[int], list[int]]:
-        """The base and the partition count of the topic of each partition of a shape."""
+    def _extents_of(self, shape: Shape) -> tuple[list[int], list[int], int]:
+        """The base and the partition count of the topic of each partition of a shape, and the least of the counts."""
         bases: list[int] = []
         counts: list[int] = []
         for topic, length in zip(shape.topics, shape.counts, strict=True):
             base, count = self._extent.get(topic, (0, 0))
             bases += [base] * length
             counts += [count] * length
-        return bases, counts
+        return bases, counts, min(counts, default=0)
 
     def by_topic(self, ids: Iterable[int]) -> TopicPartitions:
         """Back to partition numbers by topic, both in order."""
@@ -60,7 +61,7 @@ class PartitionSpace:
         if not ids:
             return NOTHING
         if len(self.topics) == 1:
-            return TopicPartitions(self._shapes.get(self.topics, (len(ids),)), tuple(ids))
+            return TopicPartitions(self._single_shape(len(ids)), tuple(ids))
         if not self._topic_index:
             self._topic_index = list(chain.from_iterable(map(repeat, range(len(self.topics)), self.counts)))
         indexes = itemgetter(*ids)(self._topic_index) if len(ids) > 1 else (self._topic_index[ids[0]],)
@@ -71,6 +72,11 @@ class PartitionSpace:
             layout = self._layouts[indexes] = shape, [self.bases[index] for index in indexes]
         shape, bases = layout
         return TopicPartitions(shape, tuple(map(sub, ids, bases)))
+
+    def _single_shape(self, count: int) -> Shape:
+        if count not in self._single_shapes:
+            self._single_shapes[count] = self._shapes.get(self.topics, (count,))
+        return self._single_shapes[count]
 
     def of_topic(self, topic: str) -> range:
         base, count = self._extent[topic]

@@ -32,6 +32,8 @@ from kohort.assignors.types import (
     Subscription,
 )
 
+NO_CLAIM = Claim({})
+
 
 def encode_sticky_user_data(partitions: Mapping[str, Sequence[int]], generation: int | None) -> bytes:
     """Version 1, or version 0 where there is no generation to tell."""
@@ -41,7 +43,7 @@ def encode_sticky_user_data(partitions: Mapping[str, Sequence[int]], generation:
 def decode_sticky_user_data(data: bytes | None, decoder: Decoder) -> Claim:
     """Version 1, then version 0; nothing that cannot be read is believed."""
     if not data:
-        return Claim({})
+        return NO_CLAIM
     try:
         partitions, pos = decoder.decode(data, 0)
     except (ConsumerProtocolError, UnicodeDecodeError, error):

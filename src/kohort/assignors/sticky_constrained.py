@@ -84,7 +84,11 @@ class ConstrainedAssignment:
         return owned[:size]
 
     def give(self, member: str, partitions: Sequence[int]) -> None:
-        self.assigned[member] += partitions
+        mine = self.assigned[member]
+        if mine:
+            mine += partitions
+        else:
+            self.assigned[member] = list(partitions)
         self.grown.add(member)
         if self._revoked_from or self._ownership.disputed:
             for partition in partitions:

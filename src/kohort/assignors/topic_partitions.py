@@ -47,8 +47,6 @@ class Shape:
             self._compile()
         if self._struct is not None:
             return self._struct.pack(*self._interleave((*self._heads, *numbers)))
-        if len(self.topics) == 1:
-            return self._heads[0] + pack(f">{self.total}i", *numbers)
         data = pack(f">{self.total}i", *numbers)
         chunks = []
         start = 0
@@ -120,6 +118,9 @@ class TopicPartitions(Mapping[str, tuple[int, ...]]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return flat, (dict(self),)
+
 
 class Shapes:
     """The shapes met so far, so that the same one is one object."""
@@ -128,6 +129,7 @@ class Shapes:
         self._known: dict[tuple[tuple[str, ...], tuple[int, ...]], Shape] = {}
 
     def get(self, topics: Iterable[str], counts: Iterable[int]) -> Shape:
+        """The one object for these topics and counts."""
         key = tuple(topics), tuple(counts)
         shape = self._known.get(key)
         if shape is None:
@@ -140,6 +142,10 @@ class Shapes:
             return partitions
         numbers = partitions.values()
         return TopicPartitions(self.get(partitions, map(len, numbers)), tuple(chain.from_iterable(numbers)))
+
+
+def flat(partitions: Mapping[str, Sequence[int]]) -> TopicPartitions:
+    return Shapes().flat(partitions)
 
 
 NOTHING = TopicPartitions(Shape((), ()), ())
@@ -202,10 +208,21 @@ class Encoder:
 
     def __init__(self) -> None:
         self._shapes = Shapes()
+        self._single_heads: dict[str, bytes] = {}
 
     def encode(self, partitions: Mapping[str, Sequence[int]]) -> bytes:
-        flat = self._shapes.flat(partitions)
-        return flat.shape.encode(flat.numbers)
+        if len(partitions) == 1:
+            return self._encode_single(partitions)
+        partitions = self._shapes.flat(partitions)
+        return partitions.shape.encode(partitions.numbers)
+
+    def _encode_single(self, partitions: Mapping[str, Sequence[int]]) -> bytes:
+        (topic,) = partitions
+        numbers = partitions.numbers if isinstance(partitions, TopicPartitions) else partitions[topic]
+        if topic not in self._single_heads:
+            self._single_heads[topic] = b"\0\0\0\1" + encode_string(topic)
+        count = len(numbers)
+        return self._single_heads[topic] + pack(f">{count + 1}i", count, *numbers)
 
 
 def encode_topic_partitions(partitions: Mapping[str, Sequence[int]]) -> bytes:
