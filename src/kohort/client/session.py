@@ -65,11 +65,13 @@ class Session(Rebalance):
     def _evicted(self, api: str, code: ErrorCode, now_ms: int) -> None:
         silence = (now_ms - self._heartbeat.last_answer_ms) / 1000
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
-            why = (
-                f"the coordinator no longer knows member {self.member_id}: no heartbeat reached it for "
-                f"session.timeout.ms={self.config.session_timeout_ms} (the last answer came {silence:.0f} s ago), it "
-                f"did not rejoin within max.poll.interval.ms={self.config.max_poll_interval_ms}, or was removed"
-            )
+            why = f"the coordinator no longer knows member {self.member_id}: "
+            if silence * 1000 >= self.config.session_timeout_ms:
+                limit = f"session.timeout.ms={self.config.session_timeout_ms}"
+                why += f"its last heartbeat was answered {silence:.0f} s ago, over {limit}"
+            else:
+                limit = f"max.poll.interval.ms={self.config.max_poll_interval_ms}"
+                why += f"it did not rejoin a rebalance within {limit}, or it was removed by an administrator"
         else:
             why = f"group {self.config.group_id} has gone on from generation {self._number} without this member"
         reason = f"encountered {code.name} from {api} response"
