@@ -164,6 +164,13 @@ class WireClient:
         except ConnectionResetError:
             return True
 
+    def closes_at_once(self) -> bool:
+        self.socket.settimeout(0.2)
+        try:
+            return self.closed_by_peer()
+        except TimeoutError:
+            return False
+
     def close(self) -> None:
         self.socket.close()
 

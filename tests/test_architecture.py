@@ -1,0 +1,110 @@
+"""The house keeps its rooms: who may import whom, what the pure packages may not touch, what a broker process loads."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving import environment
+
+SOURCE = Path(__file__).parent.parent / "src" / "kohort"
+
+# Package -> packages of ours that it may import.
+MAY_IMPORT = {
+    "protocol": set(),
+    "records": {"protocol"},
+    "assignors": set(),
+    "coordinator": {"protocol", "records", "assignors"},
+    "storage": {"protocol", "records"},
+    "broker": {"protocol", "records", "coordinator", "storage"},
+    "client": {"protocol", "records", "assignors"},
+    "spark": {"client", "assignors", "records", "protocol"},
+}
+PURE = ["protocol", "records", "assignors", "coordinator"]
+PURE_FILES = ["client/member.py", "client/fetcher.py"]
+IMPURE_MODULES = {"asyncio", "socket", "time", "random", "os", "threading", "selectors", "subprocess", "uvloop"}
+# The C kernel of the columnar decoder is found and loaded by its path.
+EXCUSED = {"records/kernel.py", "records/build_kernel.py"}
+CORE_FORBIDDEN = {"asyncio", "socket", "time", "random", "threading", "uvloop"}
+SHELL = {"server.py", "embedded.py", "boot.py", "clock.py"}
+
+
+def files_of(package):
+    return sorted((SOURCE / package).rglob("*.py"))
+
+
+def imports(path):
+    """(module, line) of everything imported, but for type checking only."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module, node.lineno
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def relative(path):
+    return path.relative_to(SOURCE).as_posix()
+
+
+@pytest.mark.parametrize("package", sorted(MAY_IMPORT))
+def test_imports_go_one_way(package):
+    allowed = MAY_IMPORT[package] | {package}
+    for path in files_of(package):
+        for module, line in imports(path):
+            parts = module.split(".")
+            if parts[0] == "kohort" and len(parts) > 1 and (SOURCE / parts[1]).is_dir():
+                assert parts[1] in allowed, f"{relative(path)}:{line}: {package} may not import {module}"
+
+
+@pytest.mark.parametrize("package", PURE)
+def test_pure_packages_do_no_input_or_output(package):
+    for path in files_of(package):
+        if relative(path) in EXCUSED:
+            continue
+        found = {module.split(".")[0] for module, _ in imports(path)} & IMPURE_MODULES
+        assert not found, f"{relative(path)} imports {found}: take time, ids and randomness as arguments"
+
+
+@pytest.mark.parametrize("name", PURE_FILES)
+def test_pure_files_do_no_input_or_output(name):
+    found = {module.split(".")[0] for module, _ in imports(SOURCE / name)} & IMPURE_MODULES
+    assert not found, f"{name} imports {found}"
+
+
+def test_only_the_shell_of_the_broker_knows_asyncio_and_time():
+    for path in files_of("broker"):
+        if path.name in SHELL:
+            continue
+        found = {module.split(".")[0] for module, _ in imports(path)} & CORE_FORBIDDEN
+        assert not found, f"{relative(path)} imports {found}"
+
+
+def test_a_broker_process_loads_only_what_it_needs():
+    program = """
+import sys
+from kohort.cli import serve
+import kohort.broker.boot, kohort.broker.embedded
+heavy = {"pyarrow", "numpy", "pyspark", "rich", "typer", "click", "pandas", "confluent_kafka", "prometheus_client"}
+loaded = heavy & {name.split(".")[0] for name in sys.modules}
+assert not loaded, loaded
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment(), timeout=60)
+
+
+def test_every_file_says_what_it_is_for():
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        if text.strip():
+            assert ast.get_docstring(ast.parse(text)), f"{relative(path)} has no docstring"
