@@ -17,7 +17,7 @@ from kohort.records.columns import DEFAULT_COLUMNS, decode_batches
 from kohort.records.fetch import decode_lists, decode_records
 
 NOW_MS = 1_700_000_000_000
-REPEATS = 9
+REPEATS = 15
 PYTHON_ROWS = 9_000  # a fetch of 1 MB, what a consumer gets per partition by default
 
 

@@ -109,3 +109,22 @@ def test_an_empty_fetch_has_no_batches(use_kernel: bool) -> None:
 def test_unknown_columns_are_named() -> None:
     with pytest.raises(ValueError, match="'colour'"):
         next(decode_batches(b"", columns=["value", "colour"]))
+
+
+def test_a_column_cannot_be_had_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        next(decode_batches(b"", columns=["timestamp", "value", "timestamp"]))
+
+
+@both_paths
+def test_constant_columns_of_any_length(use_kernel: bool) -> None:
+    fetch = build_batch(plain_records(70_000, value=b""))
+    for max_rows in (1000, 70_000):
+        got = pa.Table.from_batches(
+            decode_batches(
+                fetch, topic="té", partition=9, columns=("topic", "partition"), max_rows=max_rows, use_kernel=use_kernel
+            )
+        )
+        assert got.num_rows == 70_000
+        assert got["topic"].unique().to_pylist() == ["té"]
+        assert got["partition"].unique().to_pylist() == [9]

@@ -6,6 +6,7 @@ reads the varints of all records at once and pyarrow copies (columns_numpy.py). 
 
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import byref
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ SCHEMA = pa.schema(
 )
 DEFAULT_COLUMNS = tuple(name for name in SCHEMA.names if name != "headers")
 
+_SHARED_ROWS = DEFAULT_MAX_ROWS
 _MAX_MICROSECONDS = (2**63 - 1) // 1000
 
 
@@ -76,6 +78,8 @@ def select(columns: Sequence[str]) -> pa.Schema:
     unknown = [name for name in columns if name not in SCHEMA.names]
     if unknown or not columns:
         raise ValueError(f"unknown columns {unknown}: choose from {', '.join(SCHEMA.names)}")
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"a column is named twice in {', '.join(columns)}")
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
@@ -88,18 +92,36 @@ def _array(part: Columns, name: str, topic: str, partition: int) -> pa.Array:
     if name == "headers":
         return _with_valid_keys(part.headers)
     if name == "topic":
-        encoded = topic.encode()
-        offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(encoded))
-        return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(encoded * rows)])
+        return _constant(topic, rows)
     if name == "partition":
-        return pa.array(np.full(rows, partition, np.int32))
+        return _constant(partition, rows)
     if name == "offset":
         return pa.array(part.offset)
     if name == "timestampType":
         return pa.array(part.timestamp_type)
-    microseconds = np.clip(part.timestamp, -_MAX_MICROSECONDS, _MAX_MICROSECONDS)
+    microseconds = np.clip(part.timestamp, -_MAX_MICROSECONDS, _MAX_MICROSECONDS, out=part.timestamp)
     microseconds *= 1000
     return pa.Array.from_buffers(SCHEMA.field("timestamp").type, rows, [None, pa.py_buffer(microseconds)])
+
+
+def _constant(value: str | int, rows: int) -> pa.Array:
+    """A column of one value. Arrow data never changes, so batches share one column and take a slice of it."""
+    if rows > _SHARED_ROWS:
+        return _repeated(value, rows)
+    return _shared(value).slice(0, rows)
+
+
+@lru_cache(maxsize=8)
+def _shared(value: str | int) -> pa.Array:
+    return _repeated(value, _SHARED_ROWS)
+
+
+def _repeated(value: str | int, rows: int) -> pa.Array:
+    if isinstance(value, int):
+        return pa.array(np.full(rows, value, np.int32))
+    encoded = value.encode()
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(encoded))
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(encoded * rows)])
 
 
 def _with_valid_keys(headers: pa.ListArray) -> pa.ListArray:
