@@ -245,7 +245,7 @@ def rebuild(world: World) -> dict[str, Any]:
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestGroups.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 def test_loading_slice_by_slice_is_loading_at_once() -> None:

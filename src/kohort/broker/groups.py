@@ -34,8 +34,6 @@ logger = logging.getLogger("kohort.groups")
 
 EVENTS_TOPIC = "__kohort_group_events"
 GROUP, TRANSACTION = 0, 1  # what FindCoordinator can ask for; 2 is share groups, which there are none of here
-_RECORD_OVERHEAD = 24
-_BATCH_OVERHEAD = 128
 _NO_NODE = (-1, "", -1)
 
 
@@ -154,7 +152,7 @@ class GroupService:
     # ---- records
 
     def collect(self, now_ms: int) -> None:
-        """One batch per partition of what the turn wants stored, or more where one would be too large."""
+        """One batch per partition of what the turn wants stored."""
         effects = self._effects
         if not effects.appends:
             return
@@ -168,19 +166,23 @@ class GroupService:
             if partition is None:
                 self._fail(group_appends, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
                 continue
-            limit = partition.log.config.max_message_bytes
-            for batch in _in_batches(group_appends, limit):
-                data = self._build(batch, now_ms)
-                if len(data) > limit:
-                    self._fail(batch, ErrorCode.RECORD_LIST_TOO_LARGE, now_ms)
-                else:
-                    self._core.append(Append(partition, data, read_header(data), self, batch))
+            self._append(partition, group_appends, now_ms)
+
+    def _append(self, partition: Partition, appends: list[GroupAppend], now_ms: int) -> None:
+        """An append is never divided: its records are stored together or not at all."""
+        data = self._build(appends, now_ms)
+        if len(data) <= partition.log.config.max_message_bytes:
+            self._core.append(Append(partition, data, read_header(data), self, appends))
+        elif len(appends) == 1:
+            self._fail(appends, ErrorCode.RECORD_LIST_TOO_LARGE, now_ms)
+        else:
+            middle = len(appends) // 2
+            self._append(partition, appends[:middle], now_ms)
+            self._append(partition, appends[middle:], now_ms)
 
     def _build(self, appends: list[GroupAppend], now_ms: int) -> bytes:
-        records = [
-            Record(offset, now_ms, key, value)
-            for offset, (key, value) in enumerate(pair for append in appends for pair in append.records)
-        ]
+        pairs = [pair for append in appends for pair in append.records]
+        records = [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(pairs)]
         return build_batch(records, compression=self._compression)
 
     def appended(self, append: Append, now_ms: int) -> None:
@@ -191,10 +193,10 @@ class GroupService:
             self._fail(append.token, append.error, now_ms)
             return
         coordinator, effects, offset = self.coordinator, self._effects, append.base_offset
-        for group_append in append.token:
-            if coordinator.is_loaded(group_append.partition):
+        if coordinator.is_loaded(append.partition.index):
+            for group_append in append.token:
                 coordinator.replay_append(group_append, offset, now_ms)
-            offset += len(group_append.records)
+                offset += len(group_append.records)
         for group_append in append.token:
             coordinator.stored(group_append.token, 0, now_ms, effects)
         self._answer(now_ms)
@@ -254,20 +256,6 @@ class GroupService:
                 logger.error("%s cannot be created: %s", OFFSETS_TOPIC, error)
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE
         return ErrorCode.NONE, (core.node_id, core.host, core.port)
-
-
-def _in_batches(appends: list[GroupAppend], limit: int) -> list[list[GroupAppend]]:
-    """An append is never divided: its records are stored together or not at all."""
-    batches: list[list[GroupAppend]] = [[]]
-    size = _BATCH_OVERHEAD
-    for append in appends:
-        more = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in append.records)
-        if batches[-1] and size + more > limit:
-            batches.append([])
-            size = _BATCH_OVERHEAD
-        batches[-1].append(append)
-        size += more
-    return batches
 
 
 def _coordinator_config(core: Core) -> CoordinatorConfig:

@@ -46,7 +46,7 @@ class Topics(Protocol):
 
 
 class Context:
-    __slots__ = ("_next_token", "config", "effects", "groups", "new_uuid", "now_ms", "timers", "topics", "waiting")
+    __slots__ = ("config", "effects", "groups", "new_uuid", "now_ms", "timers", "topics")
 
     def __init__(self, config: CoordinatorConfig, topics: Topics, new_uuid: Callable[[], str]) -> None:
         self.config = config
@@ -56,17 +56,12 @@ class Context:
         self.timers = TimerQueue()
         self.now_ms = 0
         self.effects = Effects()
-        self.waiting: dict[int, Any] = {}  # append token -> what to do when it is stored, see effects.py
-        self._next_token = 1
 
     def reply(self, request: GroupRequest, response: Any) -> None:
         self.effects.replies.append(Reply(request.token, response))
 
     def append(self, partition: int, changes: list[Change], then: Any) -> None:
-        token = self._next_token
-        self._next_token = token + 1
-        self.waiting[token] = then
-        self.effects.appends.append(Append(partition, [encode(change) for change in changes], changes, token))
+        self.effects.appends.append(Append(partition, [encode(change) for change in changes], changes, then))
 
     def transition(self, group: Group, state: GroupState, reason: str) -> None:
         group.transition_to(state, self.now_ms)

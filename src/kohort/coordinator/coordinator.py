@@ -23,13 +23,14 @@ from kohort.coordinator.effects import (
     GroupRequest,
     GroupsDeleted,
     GroupsTombstoned,
+    Reply,
     ReplyStored,
     StaticMemberStored,
     SyncStored,
     append_error,
 )
 from kohort.coordinator.events import GroupEvent
-from kohort.coordinator.records import Change, partition_for
+from kohort.coordinator.records import Change, OffsetCommit, partition_for
 from kohort.coordinator.replay import Shard
 from kohort.coordinator.timers import Deadline, TimerKind
 from kohort.protocol.errors import ErrorCode
@@ -85,10 +86,13 @@ class Coordinator:
         self._handlers[type(request.message)](request)
         return context.effects
 
-    def stored(self, token: int, error: int, now_ms: int, effects: Effects | None = None) -> Effects:
+    def stored(self, token: Any, error: int, now_ms: int, effects: Effects | None = None) -> Effects:
         """An append is in the log and replayed, or has failed with the error of the log."""
+        then = token
+        if type(then) is ReplyStored and not error and effects is not None:
+            effects.replies.append(Reply(then.request.token, then.response))
+            return effects
         context = self._begin(now_ms, effects)
-        then = context.waiting.pop(token)
         code = append_error(error) if error else NONE
         match then:
             case ReplyStored():
@@ -124,7 +128,10 @@ class Coordinator:
         """`replay` for each record of an append, without parsing again what was encoded a moment ago."""
         shard = self._shards[append.partition]
         for change in append.changes:
-            shard.apply(change, now_ms, base_offset)
+            if type(change) is OffsetCommit:
+                shard.apply_offset(change, now_ms, base_offset)
+            else:
+                shard.apply(change, now_ms, base_offset)
             base_offset += 1
 
     def replay_marker(self, partition: int, producer_id: int, committed: bool, now_ms: int) -> None:
@@ -303,7 +310,12 @@ class Coordinator:
 
     def _commit(self, request: GroupRequest) -> None:
         group_id = request.message.group_id
-        offsets.commit(self._context, request, self.partition_for(group_id), self._unavailable(group_id))
+        group = self._groups.get(group_id)
+        if group is not None:
+            offsets.commit(self._context, request, group.partition, group, NONE)
+        else:
+            unavailable = self._unavailable(group_id)
+            offsets.commit(self._context, request, self.partition_for(group_id), None, unavailable)
 
     def _fetch(self, request: GroupRequest) -> None:
         message, version = request.message, request.version

@@ -27,15 +27,15 @@ class Append:
     __slots__ = ("changes", "partition", "records", "token")
 
     def __init__(
-        self, partition: int, records: list[tuple[bytes, bytes | None]], changes: list[Any], token: int
+        self, partition: int, records: list[tuple[bytes, bytes | None]], changes: list[Any], token: Any
     ) -> None:
         self.partition = partition
         self.records = records  # encoded (key, value), value None for a tombstone
         self.changes = changes  # the same records decoded, one for one, so that a live replay need not parse them
-        self.token = token  # to be given back to `Coordinator.stored`
+        self.token = token  # to be given back to `Coordinator.stored`: what is to happen then, see below
 
     def __repr__(self) -> str:
-        return f"Append(partition={self.partition}, changes={self.changes}, token={self.token})"
+        return f"Append(partition={self.partition}, changes={self.changes}, then={self.token})"
 
 
 class Reply(NamedTuple):
@@ -60,11 +60,10 @@ class Effects:
         return f"Effects(appends={self.appends}, replies={self.replies}, events={self.events})"
 
 
-# What the coordinator does when an append is stored, or has failed. One class a case, kept under the append's token.
+# What the coordinator does when an append is stored, or has failed: plain values, one class a case, the append's token.
 
 
-@dataclass(slots=True)
-class ReplyStored:
+class ReplyStored(NamedTuple):
     """Answer the request with what is ready, or with the error."""
 
     request: GroupRequest

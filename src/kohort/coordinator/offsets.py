@@ -12,8 +12,15 @@ from kohort.coordinator.classic import states
 from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from kohort.coordinator.context import Context
-from kohort.coordinator.effects import GroupRequest, ReplyStored
-from kohort.coordinator.records import Change, OffsetAndMetadata, OffsetCommit
+from kohort.coordinator.effects import Append, GroupRequest, ReplyStored
+from kohort.coordinator.records import (
+    Change,
+    OffsetAndMetadata,
+    OffsetCommit,
+    offset_key_prefix,
+    offset_value,
+    pack_int,
+)
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import OffsetCommitResponse, OffsetDeleteResponse, OffsetFetchResponse
 from kohort.protocol.uuids import ZERO_UUID
@@ -36,29 +43,52 @@ _DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 # ---- OffsetCommit
 
 
-def commit(context: Context, request: GroupRequest, partition: int, unavailable: ErrorCode) -> None:
+def commit(
+    context: Context, request: GroupRequest, partition: int, group: Group | None, unavailable: ErrorCode
+) -> None:
     """Partitions that do not exist are refused one by one; the rest stand or fall together."""
     message = request.message
-    known, unknown = _known_topics(context, request)
-    if unknown and not known:
-        return context.reply(request, OffsetCommitResponse(topics=unknown))
-    error = unavailable or commit_error(context, request)
+    known, unknown = _all_known(context, request), []
+    if known is None:
+        known, unknown = _known_topics(context, request)
+        if not known:
+            return context.reply(request, OffsetCommitResponse(topics=unknown))
+    error = unavailable or commit_error(context, request, group)
     if error:
         if not unavailable:
             _commit_refused(context, request, error)
         topics = commit_error_topics(known, error)
         return context.reply(request, OffsetCommitResponse(topics=_merge(unknown, topics)))
-    if message.group_id not in context.groups:
+    if group is None:
         context.groups[message.group_id] = Group(message.group_id, partition, context.now_ms)
-    changes, topics = _commit_changes(context, message, known)
+    records, changes, topics = _commit_records(context, message, known)
     response = OffsetCommitResponse(topics=_merge(unknown, topics) if unknown else topics)
     if changes:
-        context.append(partition, changes, ReplyStored(request, response))
+        context.effects.appends.append(Append(partition, records, changes, ReplyStored(request, response)))
     else:
         context.reply(request, response)
 
 
 _Known = tuple[str, bytes, list[Any]]  # name, topic id, the request's partitions
+
+
+def _all_known(context: Context, request: GroupRequest) -> list[_Known] | None:
+    """The usual case: topics by name that are there with all their partitions. None where it takes a closer look."""
+    if request.version >= TOPIC_ID_VERSION:
+        return None
+    known: list[_Known] = []
+    by_name = context.topics.by_name
+    for topic in request.message.topics:
+        found = by_name(topic.name)
+        if found is None:
+            return None
+        topic_id, count = found
+        partitions = topic.partitions
+        for p in partitions:
+            if not 0 <= p.partition_index < count:
+                return None
+        known.append((topic.name, topic_id, partitions))
+    return known
 
 
 def _known_topics(context: Context, request: GroupRequest) -> tuple[list[_Known], list[Any]]:
@@ -105,10 +135,9 @@ def _merge(first: list[Any], second: list[Any]) -> list[Any]:
     return first
 
 
-def commit_error(context: Context, request: GroupRequest) -> ErrorCode:
+def commit_error(context: Context, request: GroupRequest, group: Group | None) -> ErrorCode:
     """Whether this member may commit now; a commit that may also counts as a heartbeat."""
     message = request.message
-    group = context.groups.get(message.group_id)
     generation = message.generation_id_or_member_epoch
     if group is None:
         if generation < 0:
@@ -149,14 +178,19 @@ def _commit_refused(context: Context, request: GroupRequest, error: ErrorCode) -
         context.event(group, events.CommitRefused, **who, error=error.name, reason=reason)
 
 
-def _commit_changes(context: Context, message: Any, known: list[_Known]) -> tuple[list[Change], list[Any]]:
+def _commit_records(
+    context: Context, message: Any, known: list[_Known]
+) -> tuple[list[tuple[bytes, bytes | None]], list[Change], list[Any]]:
+    """The records, encoded and decoded, and the topics of the response. Hot: a commit spends much of its time here."""
     group_id, now_ms = message.group_id, context.now_ms
     limit = context.config.offset_metadata_max_bytes
     retention_ms = message.retention_time_ms
     expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+    records: list[tuple[bytes, bytes | None]] = []
     changes: list[Change] = []
     topics = []
     for name, topic_id, partitions in known:
+        prefix = offset_key_prefix(group_id, name)
         answers = []
         for p in partitions:
             index = p.partition_index
@@ -167,10 +201,21 @@ def _commit_changes(context: Context, message: Any, known: list[_Known]) -> tupl
             value = OffsetAndMetadata(
                 p.committed_offset, p.committed_leader_epoch, metadata, now_ms, expire_ms, topic_id
             )
+            records.append((prefix + pack_int(index), offset_value(value)))
             changes.append(OffsetCommit(group_id, name, index, value))
-            answers.append(_CommitPartition(partition_index=index))
+            answers.append(_ACCEPTED.get(index) or _accepted(index))
         topics.append(_CommitTopic(name=name, topic_id=topic_id, partitions=answers))
-    return changes, topics
+    return records, changes, topics
+
+
+_ACCEPTED: dict[int, Any] = {}  # the answer for a partition whose commit is accepted, shared: it is never changed
+
+
+def _accepted(index: int) -> Any:
+    answer = _CommitPartition(partition_index=index)
+    if len(_ACCEPTED) < 10_000:
+        _ACCEPTED[index] = answer
+    return answer
 
 
 def _java_length(text: str) -> int:
@@ -352,10 +397,12 @@ def failed(response: Any, error: ErrorCode) -> Any:
     """What a commit or a delete answers when its records could not be stored; strangers stay strangers."""
     if isinstance(response, OffsetDeleteResponse):
         return OffsetDeleteResponse(error_code=error)
+    strangers = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
     for topic in response.topics:
-        for partition in topic.partitions:
-            if partition.error_code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
-                partition.error_code = error
+        topic.partitions = [
+            p if p.error_code in strangers else _CommitPartition(partition_index=p.partition_index, error_code=error)
+            for p in topic.partitions
+        ]
     return response
 
 

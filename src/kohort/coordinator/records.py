@@ -20,7 +20,7 @@ GROUP_METADATA_VALUE_VERSION = 3
 GROUP_METADATA_KEY_TYPE = 2
 
 _SHORT = Struct(">h")
-_INT = Struct(">i")
+pack_int = Struct(">i").pack
 _OFFSET_V4 = Struct(">hqi")  # version, offset, leader epoch; the metadata follows
 _PLAIN_V4 = Struct(">hqiBqBBB16s")  # the same whole, with empty metadata and a topic id: nearly every commit there is
 _TAIL_V4 = Struct(">qBBB16s")  # commit time, one tagged field: tag 0, 16 bytes
@@ -122,7 +122,7 @@ def offset_key_prefix(group_id: str, topic: str) -> bytes:
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return offset_key_prefix(group_id, topic) + _INT.pack(partition)
+    return offset_key_prefix(group_id, topic) + pack_int(partition)
 
 
 def group_key(group_id: str) -> bytes:
@@ -183,7 +183,7 @@ def group_value(group: StoredGroup) -> bytes:
 def encode(change: Change) -> tuple[bytes, bytes | None]:
     value: Any = change.value
     if isinstance(change, OffsetCommit):
-        key = offset_key_prefix(change.group_id, change.topic) + _INT.pack(change.partition)
+        key = offset_key_prefix(change.group_id, change.topic) + pack_int(change.partition)
         return key, None if value is None else offset_value(value)
     return group_key(change.group_id), None if value is None else group_value(value)
 

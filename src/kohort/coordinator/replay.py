@@ -73,7 +73,7 @@ class Shard:
             if producer_id >= 0:
                 self._apply_transactional(change, now_ms, offset, producer_id)
             else:
-                self._apply_offset(change, now_ms, offset)
+                self.apply_offset(change, now_ms, offset)
         else:
             self._apply_group(change, now_ms)
 
@@ -94,7 +94,7 @@ class Shard:
             group = self.groups[group_id] = Group(group_id, self.partition, now_ms)
         return group
 
-    def _apply_offset(self, change: OffsetCommit, now_ms: int, offset: int) -> None:
+    def apply_offset(self, change: OffsetCommit, now_ms: int, offset: int) -> None:
         value = change.value
         if value is None:
             return self._forget_offset(change)

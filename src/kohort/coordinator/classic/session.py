@@ -232,7 +232,7 @@ def _rebalance_without(context: Context, group: Group, left: list[str], request:
         try_complete_join(context, group)
     if len(context.effects.appends) == appended:
         return False
-    then = context.waiting[context.effects.appends[-1].token]
+    then = context.effects.appends[-1].token
     then.request, then.response = request, response
     return True
 
