@@ -36,7 +36,7 @@ from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.maintenance import Maintenance
 from kohort.broker.purgatory import Purgatory
-from kohort.broker.table import Api, ApiTable, Entry
+from kohort.broker.table import Api, ApiTable
 from kohort.broker.topics import Catalog, Partition
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.frames import skip_tags
@@ -124,33 +124,32 @@ class Core:
         connection.last_active_ms = now_ms
         try:
             code, correlation_id, length = _HEADER.unpack_from(frame)
-            entry = self._entries.get(code)
+            entry = self._entries.get(code) or self.table.resolve(code >> 16, code & 0xFFFF)
             if entry is None:
-                entry = self.table.resolve(code >> 16, code & 0xFFFF)
-                if entry is None:
-                    self._refuse(connection, code >> 16, code & 0xFFFF, correlation_id)
-                    return
+                self._refuse(connection, code >> 16, code & 0xFFFF, correlation_id)
+                return
+            read, handler, _, flexible, _, _, name, version = entry
             pos = 10 + length if length > 0 else 10
             raw = frame[10:pos]
             if raw != connection.raw_client_id or length <= 0:
                 connection.client_id = str(raw, "utf-8") if length >= 0 else None
                 connection.raw_client_id = raw
-            if entry.flexible:
+            if flexible:
                 pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos)
-            request, end = entry.read(frame, pos)
+            request, end = read(frame, pos)
             if end > len(frame):
                 raise DecodeError(f"{end - len(frame)} bytes short")
         except _MALFORMED as error:
             self.disconnect(connection, f"malformed request: {error}")
             return
-        call = Call(connection, correlation_id, connection.client_id, entry.version, entry)
+        call = Call(connection, correlation_id, connection.client_id, version, entry)
         connection.pending.append(call)
         try:
-            response = entry.handler(self, call, request, now_ms)
+            response = handler(self, call, request, now_ms)
         except Exception as error:
             if not isinstance(error, KafkaError):
                 logger.exception("%r failed", call)
-            self.disconnect(connection, f"{entry.name} v{entry.version} failed: {error}")
+            self.disconnect(connection, f"{name} v{version} failed: {error}")
             return
         if response is not None:
             self.reply(call, response)
@@ -173,26 +172,38 @@ class Core:
         connection = call.connection
         if connection.close_reason is not None:
             return
+        _, _, write, _, flexible, bulk, name, version = call.entry
+        parts: list[Part] = []
         try:
-            call.parts = _encode(call.entry, call.correlation_id, response)
+            write(response, parts.append)
         except Exception as error:
             logger.exception("the answer to %r cannot be encoded", call)
-            self.disconnect(connection, f"{call.entry.name} v{call.version} failed: {error}")
+            self.disconnect(connection, f"{name} v{version} failed: {error}")
             return
-        self._drain(connection)
+        if bulk:
+            parts.insert(0, _head(flexible, sum(map(len, parts)), call.correlation_id))
+        else:
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            parts = [_head(flexible, len(body), call.correlation_id) + body]
+        call.parts = parts
+        if connection.pending[0] is call:
+            self._drain(connection)
 
     def no_reply(self, call: Call) -> None:
         """The request is done and its client expects no answer (acks=0)."""
         call.parts = []
-        self._drain(call.connection)
+        if call.connection.pending and call.connection.pending[0] is call:
+            self._drain(call.connection)
 
     def _drain(self, connection: Connection) -> None:
+        """Move what is answered, from the oldest request on, to the output."""
         pending, out = connection.pending, connection.out
-        if pending[0].parts is None:
-            return
         if not out:
             self._dirty.append(connection)
-        while pending and (parts := pending[0].parts) is not None:
+        while pending:
+            parts = pending[0].parts
+            if parts is None:
+                return
             out += parts
             pending.popleft()
 
@@ -265,20 +276,7 @@ class Core:
         job.finish(error, now_ms)
 
 
-def _encode(entry: Entry, correlation_id: int, response: Any) -> list[Part]:
-    parts: list[Part] = []
-    entry.write(response, parts.append)
-    if entry.bulk:
-        size = sum(map(len, parts))
-    else:
-        body = b"".join(parts)
-        size = len(body)
-        parts = [body]
-    if entry.flexible_response:
-        head = _FLEXIBLE_RESPONSE.pack(size + 5, correlation_id, 0)
-    else:
-        head = _RESPONSE.pack(size + 4, correlation_id)
-    if entry.bulk:
-        parts.insert(0, head)
-        return parts
-    return [head + body]
+def _head(flexible: bool, size: int, correlation_id: int) -> bytes:
+    if flexible:
+        return _FLEXIBLE_RESPONSE.pack(size + 5, correlation_id, 0)
+    return _RESPONSE.pack(size + 4, correlation_id)

@@ -78,41 +78,39 @@ class BrokerProtocol(asyncio.Protocol):
     def _split(self, data: bytes) -> None:
         connection, core = self.connection, self._core
         assert connection is not None
+        receive, unpack, limit = core.receive, _SIZE.unpack_from, self._server.max_frame_bytes
         now_ms = self._server.clock.now_ms()
-        pos, end, frames = 0, len(data), 0
+        budget = self._budget()
+        pos, end = 0, len(data)
+        self._need = 4
         while end - pos >= 4:
-            (size,) = _SIZE.unpack_from(data, pos)
-            if not 0 <= size <= self._server.max_frame_bytes:
-                core.disconnect(
-                    connection,
-                    f"a request of {size} bytes, over the limit of {self._server.max_frame_bytes} "
-                    "(socket.request.max.bytes)"
-                    if size > 0
-                    else f"a request of {size} bytes",
-                )
+            (size,) = unpack(data, pos)
+            if not 0 <= size <= limit:
+                core.disconnect(connection, f"a request of {size} bytes; socket.request.max.bytes is {limit}")
                 break
             stop = pos + 4 + size
             if stop > end:
                 self._need = 4 + size
                 break
-            if frames >= _FRAMES_PER_TURN or not self._may_read():
+            if budget <= 0:
                 self._hold_back(data[pos:])
                 self._server.end_turn()
                 return
-            core.receive(connection, data[pos + 4 : stop], now_ms)
+            receive(connection, data[pos + 4 : stop], now_ms)
             if connection.close_reason is not None:
                 break
             pos = stop
-            frames += 1
-        else:
-            self._need = 4
-        if connection.close_reason is None and pos < end:
+            budget -= 1
+        if pos < end and connection.close_reason is None:
             self._chunks.append(data[pos:] if pos else data)
             self._have = end - pos
         self._server.end_turn()
 
-    def _may_read(self) -> bool:
-        return self._writable and len(self.connection.pending) < _MAX_PENDING  # type: ignore[union-attr]
+    def _budget(self) -> int:
+        """How many requests may be taken in now: none of a peer that does not read its answers."""
+        if not self._writable:
+            return 0
+        return min(_FRAMES_PER_TURN, _MAX_PENDING - len(self.connection.pending))  # type: ignore[union-attr]
 
     def _hold_back(self, rest: bytes) -> None:
         """Take no more until the answers so far are on their way."""
@@ -123,7 +121,7 @@ class BrokerProtocol(asyncio.Protocol):
         """Go on with what was held back, if the peer now reads its answers."""
         if self.connection is None or self.connection.closed or self._transport.is_closing():
             return
-        if not self._may_read():
+        if self._budget() <= 0:
             self._server.held_back[self] = rest
             return
         self._transport.resume_reading()
