@@ -101,7 +101,8 @@ class Script:
         group_id: str | None = None,
     ) -> int:
         instance = self.instances.get(actor) if instance is None else instance
-        version = self.version("JoinGroup", version, least=5 if instance else 0)
+        timed = rebalance_ms != REBALANCE_MS  # version 0 has no rebalance timeout of its own
+        version = self.version("JoinGroup", version, least=5 if instance else 1 if timed else 0)
         offered = self.protocols.get(actor, [("range", subscription("t0"))]) if protocols is None else protocols
         kind = JoinGroupRequest.JoinGroupRequestProtocol
 

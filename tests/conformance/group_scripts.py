@@ -593,7 +593,7 @@ def deletes_of_offsets(s: Script) -> None:
     s.commit("a", offsets=[("t0", 0, 1), ("t1", 0, 1)])
     s.delete_offsets(("t0", 0), ("t1", 0), ("missing", 0))
     s.fetch()
-    s.join("a", protocols=[("range", b"not a subscription")])
+    s.join("a", protocols=[("range", b"new")])
     s.sync("a")
     s.commit("a", offsets=[("t0", 0, 1), ("t1", 0, 1)])
     s.delete_offsets(("t0", 0), ("t1", 0))
@@ -743,9 +743,9 @@ def a_static_member_misses_the_rebalance(s: Script) -> None:
 
 @script
 def a_leader_that_never_syncs(s: Script) -> None:
-    s.assemble("a", "b", rebalance_ms=700)
-    s.join("a", rebalance_ms=700)
-    s.join("b", rebalance_ms=700)
+    s.assemble("a", "b", rebalance_ms=3000)
+    s.join("a", rebalance_ms=3000)
+    s.join("b", rebalance_ms=3000)
     s.sync("b")
     s.wait("the leader is gone", lambda group, parked: len(group.members) == 1 and parked == 0)
     s.heartbeat("b")
@@ -756,9 +756,9 @@ def a_leader_that_never_syncs(s: Script) -> None:
 
 @script
 def a_follower_that_never_syncs(s: Script) -> None:
-    s.assemble("a", "b", rebalance_ms=700)
-    s.join("a", rebalance_ms=700)
-    s.join("b", rebalance_ms=700)
+    s.assemble("a", "b", rebalance_ms=3000)
+    s.join("a", rebalance_ms=3000)
+    s.join("b", rebalance_ms=3000)
     s.sync("a")
     s.wait("the follower is gone", lambda group, parked: len(group.members) == 1)
     s.heartbeat("a")

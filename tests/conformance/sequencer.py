@@ -18,10 +18,10 @@ from typing import Any
 from kafka_socket import KafkaSocket
 from kohort.protocol import schema
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import DescribeGroupsRequest, MetadataRequest
+from kohort.protocol.messages import ApiVersionsRequest, DescribeGroupsRequest, MetadataRequest
 
 PARKING = ("JoinGroupRequest", "SyncGroupRequest")
-WAIT_LIMIT_S = 60
+WAIT_LIMIT_S = 30
 BARRIERS = 3
 
 
@@ -101,7 +101,12 @@ class Player:
         return {topic.name: topic.topic_id for topic in answer.topics}
 
     def connection(self) -> KafkaSocket:
-        return self.idle.pop() if self.idle else KafkaSocket(self.bootstrap_servers)
+        """One without a request in flight. A new one is answered once first: until then a broker may not look at it."""
+        if self.idle:
+            return self.idle.pop()
+        connection = KafkaSocket(self.bootstrap_servers)
+        connection.call(ApiVersionsRequest(), 0)
+        return connection
 
     def play(self, sequence: Sequence) -> list[str]:
         play = Play(self, sequence)
