@@ -14,6 +14,8 @@ METADATA = (subscription("t0"), subscription("t1"), subscription("t0", "t1"), b"
 """The last two are no subscriptions. Longer nonsense, which announces a huge array, is not sent: there Kafka 4.3 fails
 while it completes the rebalance, and the group stays in PreparingRebalance for good. kohort goes on."""
 
+PROTOCOLS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
 
 def random_script(seed: int) -> Script:
     return RandomScript(seed).write()
