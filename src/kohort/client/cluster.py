@@ -217,7 +217,7 @@ class Cluster:
         )
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=self.config.allow_auto_create_topics)
         response = await self.request_any(request, self.config.request_timeout_ms)
-        return _parse_metadata(response, wanted)
+        return parse_metadata(response, wanted)
 
     def _accept(self, new: Metadata) -> bool:
         """Whether every topic that exists has its leaders. A broker that lags behind takes no newer epoch back."""
@@ -348,7 +348,7 @@ class Cluster:
         return controller if controller in self.metadata.nodes else next(iter(self.metadata.nodes))
 
 
-def _parse_metadata(response: Any, covers: frozenset[str] | None) -> Metadata:
+def parse_metadata(response: Any, covers: frozenset[str] | None) -> Metadata:
     nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     topics = {}
     for topic in response.topics:
