@@ -156,3 +156,8 @@ def committed(servers: str, group: str, topic: str, partitions: int = 4) -> dict
     finally:
         consumer.close()
     return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
+
+
+def members(servers: str, group: str) -> int:
+    admin = AdminClient({"bootstrap.servers": servers})
+    return len(admin.describe_consumer_groups([group])[group].result(30).members)
