@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -9,6 +10,8 @@ from typing import Protocol
 
 from kohort.storage.errors import StorageError
 from kohort.storage.log import FlushCallback
+
+logger = logging.getLogger(__name__)
 
 
 class Flushable(Protocol):
@@ -107,7 +110,10 @@ class Committer:
                 break
         log.synced(request.offset, error)
         for callback in request.callbacks:
-            callback(error)
+            try:
+                callback(error)
+            except Exception:
+                logger.exception("the callback of a flush failed")
 
     def _sync_file(self, path: str) -> None:
         try:

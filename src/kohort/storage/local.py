@@ -46,6 +46,7 @@ class LocalLog(SegmentedLog):
         self._on_start_moved = start_moved
         self._on_compacted = compacted
         self._closed = False
+        self._new_files = False  # the directory has entries that a power cut may still take
 
     # --- durability
 
@@ -58,6 +59,9 @@ class LocalLog(SegmentedLog):
                 segment.save_indexes()
                 # The index of the active segment may lag behind: what it does not cover is scanned.
                 segment.sync(SUFFIXES if segment.sealed else (LOG,))
+            if self._new_files:
+                _sync_directory(self.directory)
+                self._new_files = False
         except OSError as error:
             self.failure = StorageError(f"cannot sync {self.directory}: {error.strerror}; the log is offline")
             raise self.failure from error
@@ -82,7 +86,8 @@ class LocalLog(SegmentedLog):
         return [segment for segment in self.segments if segment.next_offset > self.durable_offset]
 
     def _unsynced_files(self) -> list[str]:
-        files = []
+        files = [self.directory] if self._new_files else []
+        self._new_files = False
         for segment in self._unsynced():
             files += [segment.path(kind) for kind in (SUFFIXES if segment.sealed else (LOG,))]
         return files
@@ -105,6 +110,7 @@ class LocalLog(SegmentedLog):
             created_ms=now_ms,
         )
         segment.create()
+        self._new_files = True
         return segment
 
     def _seal(self, segment: Segment) -> None:
@@ -166,9 +172,10 @@ class LocalLog(SegmentedLog):
 
     # --- small files
 
-    def take_snapshot(self) -> None:
-        """Keep the producers' state as of the end of the log. Where that fails it will be rebuilt from the records."""
-        offset = self.end_offset
+    def take_snapshot(self, offset: int | None = None) -> None:
+        """Keep the producers' state as of `offset`, or else of the end of the log. Where that fails it will be rebuilt
+        from the records."""
+        offset = self.end_offset if offset is None else offset
         if self.snapshots and self.snapshots[-1] >= offset:
             return
         try:

@@ -46,7 +46,8 @@ class Compaction(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Write the cleaned segments aside. Reads sealed segments only, so appends and reads may go on meanwhile."""
+        """Write the cleaned segments aside. Reads sealed segments only, so appends and reads may go on meanwhile.
+        StorageError (a full disk, a topic deleted meanwhile) leaves the log as it was; do not finish it then."""
 
 
 class Log(ABC):

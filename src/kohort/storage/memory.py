@@ -206,8 +206,9 @@ class MemoryLog(SegmentedLog):
             if segment.size == 0:
                 segment.first_timestamp = -1
             self.end_offset = segment.next_offset
-        if self.segments and self.end_offset < keep <= self.active.next_offset:
-            self.end_offset = keep
+        if self.end_offset < self.start_offset:  # the start was noted, the records below it are lost
+            self.segments.clear()
+            self.end_offset = self.start_offset
         self.durable_offset = min(self.durable_offset, self.end_offset)
         self.epochs = LeaderEpochs(entry for entry in self.epochs.entries() if entry[1] < self.end_offset)
         self._rebuild_producers()

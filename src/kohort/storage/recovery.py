@@ -61,6 +61,7 @@ def load(log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int) -> 
         log._save_epochs()
     _load_producers(log, recovered_from, clean)
     log.producers.expire(now_ms, log.producer_expiration_ms)
+    log.release()
 
 
 def _offset_of(name: str) -> int:
@@ -240,7 +241,10 @@ def _load_producers(log: LocalLog, recovered_from: int | None, clean: bool) -> N
 
 
 def _replay(log: LocalLog, position: int) -> None:
+    """Rebuild from `position` on; a segment needs its snapshot for the day when those before it are deleted."""
     for segment in log.segments:
+        if segment.base_offset > position:
+            log.take_snapshot(segment.base_offset)
         if segment.next_offset > position and segment.size:
             for buf, pos, header in segment.batches(max(position, segment.base_offset)):
                 if header.producer_id >= 0:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from kohort.protocol.errors import KafkaError
 from kohort.records.batch import BatchHeader, read_header
 from kohort.storage.compaction import Cleaner, LastOfProducer, LatestOffsets, Transactions
 from kohort.storage.config import LogConfig
+from kohort.storage.errors import StorageError
 from kohort.storage.index import OFFSET_ENTRY_SIZE
 from kohort.storage.log import AbortedTxn, Buffer, Compaction
 from kohort.storage.segment import MAX_RELATIVE_OFFSET, Segment
@@ -29,6 +31,7 @@ class CompactionRound(Compaction):
         producers: dict[int, LastOfProducer],
         aborted: list[AbortedTxn],  # all that touch the segments, wherever their markers are
         create_segment: CreateSegment,
+        discard_segment: Callable[[Segment], None],
         max_keys: int,
     ) -> None:
         self.segments = list(segments)
@@ -41,6 +44,7 @@ class CompactionRound(Compaction):
         self.latest = LatestOffsets(first_dirty_offset, max_keys)
         self.results: list[tuple[list[Segment], Segment]] = []
         self._create_segment = create_segment
+        self._discard_segment = discard_segment
 
     @property
     def cleaned_to(self) -> int:
@@ -48,6 +52,19 @@ class CompactionRound(Compaction):
         return self.latest.end_offset
 
     def run(self) -> None:
+        try:
+            self._run()
+        except (OSError, KafkaError) as error:
+            for _, cleaned in self.results:
+                self._discard_segment(cleaned)
+            self.results.clear()
+            raise StorageError(f"compaction stopped, the log is as it was: {error}") from error
+        finally:
+            for reader in self._readers.values():
+                if reader not in self.segments:
+                    reader.release()
+
+    def _run(self) -> None:
         self._map_keys()
         cleaner = Cleaner(
             self.latest,
@@ -58,10 +75,7 @@ class CompactionRound(Compaction):
         )
         cleaner.transactions.expect(self.aborted)
         for group in self._groups([s for s in self.segments if s.base_offset < self.cleaned_to]):
-            self.results.append((group, self._clean_group(cleaner, group)))
-        for reader in self._readers.values():
-            if reader not in self.segments:
-                reader.release()
+            self._clean_group(cleaner, group)
 
     def _map_keys(self) -> None:
         start = self.latest.start_offset
@@ -93,8 +107,9 @@ class CompactionRound(Compaction):
                 size = segment.size
         return groups
 
-    def _clean_group(self, cleaner: Cleaner, group: list[Segment]) -> Segment:
+    def _clean_group(self, cleaner: Cleaner, group: list[Segment]) -> None:
         cleaned = self._create_segment(group[0])
+        self.results.append((group, cleaned))
         output: list[Buffer] = []
         pending = 0
         for segment in group:
@@ -111,7 +126,6 @@ class CompactionRound(Compaction):
         for txn in cleaner.transactions.kept_aborted:
             cleaned.add_aborted(txn)
         cleaner.transactions.kept_aborted.clear()
-        return cleaned
 
 
 def _write(segment: Segment, batches: list[Buffer], size: int) -> None:

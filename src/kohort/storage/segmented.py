@@ -103,6 +103,8 @@ class SegmentedLog(Log):
             if header.max_timestamp > newest:
                 newest = header.max_timestamp
             pos = end
+        if not placed:
+            raise ValueError("there is nothing to append")
         if leader_epoch != self.epochs.latest and leader_epoch >= 0:
             self._begin_epoch(leader_epoch, base_offset)
         segment = self._writable_segment(size, next_offset, newest, now_ms)
@@ -234,6 +236,7 @@ class SegmentedLog(Log):
             raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
         if offset > self.start_offset:
             self._move_start(offset)
+            self._start_moved()
         return self.start_offset
 
     def _move_start(self, offset: int) -> None:
@@ -241,7 +244,6 @@ class SegmentedLog(Log):
         self.first_dirty_offset = max(self.first_dirty_offset, offset)
         if self.epochs.truncate_from_start(offset):
             self._save_epochs()
-        self._start_moved()
 
     def enforce_retention(self, now_ms: int) -> int:
         count = self._below_start()
@@ -311,6 +313,7 @@ class SegmentedLog(Log):
             producers=last_of_producers(self.producers),
             aborted=aborted_within(self.segments, segments[0].base_offset, upper_bound),
             create_segment=self._create_cleaned,
+            discard_segment=self._discard_cleaned,
             max_keys=self.max_compaction_keys,
         )
 
@@ -365,7 +368,7 @@ class SegmentedLog(Log):
     def _swap(self, group: list[Segment], cleaned: Segment) -> None: ...
 
     def _discard_cleaned(self, cleaned: Segment) -> None:
-        """A cleaned segment that is not needed."""
+        """A cleaned segment is not needed; called on either thread."""
 
     def _seal(self, segment: Segment) -> None:
         """The segment gets no more batches."""
@@ -377,7 +380,7 @@ class SegmentedLog(Log):
         """The epochs have changed."""
 
     def _start_moved(self) -> None:
-        """The start offset has changed."""
+        """DeleteRecords moved the start of the log; the names of the segments do not tell."""
 
     def _compacted(self) -> None:
         """first_dirty_offset has changed."""
