@@ -249,13 +249,15 @@ def writer_source(struct: Struct, version: int, flexible: bool) -> tuple[str, di
     return text, source.constants
 
 
-def _is_set(field: Field) -> str:
+def _is_set(field: Field, owner: str = "o") -> str:
     """Source of the test whether a field differs from its default."""
-    value = f"o.{field.name}"
+    value = f"{owner}.{field.name}"
     if field.default is None:
         return f"{value} is not None"
     if field.is_array or field.default in ("", b"", 0, False):
         return f"{value} is None or {value}" if field.nullable.low <= field.nullable.high else value
+    if field.struct is not None:
+        return " or ".join([*(f"({_is_set(inner, value)})" for inner in field.struct.fields), f"{value}.unknown_tags"])
     return f"{value} != {default_expression(field)}"
 
 
