@@ -258,12 +258,16 @@ class Core:
             self.groups.on_time(now_ms)
 
     def next_deadline(self) -> int | None:
-        deadlines = (
-            self.purgatory.next_deadline(),
-            self.maintenance.next_deadline(),
-            self.groups.next_deadline() if self.groups is not None else None,
-        )
-        return min((d for d in deadlines if d is not None), default=None)
+        """When `on_time` is to be called next; asked for after every turn."""
+        first = self.maintenance.next_deadline()
+        other = self.purgatory.next_deadline()
+        if other is not None and (first is None or other < first):
+            first = other
+        if self.groups is not None:
+            other = self.groups.next_deadline()
+            if other is not None and (first is None or other < first):
+                first = other
+        return first
 
     def run_elsewhere(self, job: Job) -> None:
         self._jobs.append(job)

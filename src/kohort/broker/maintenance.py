@@ -40,21 +40,29 @@ class Maintenance:
         self._core = core
         self._retention_due_ms: int | None = None
         self._cleaning_due_ms: int | None = None
+        self._next_due_ms: int | None = None
         self._running: CompactionJob | None = None
 
     def start(self, now_ms: int) -> None:
         self._retention_due_ms = now_ms + self._interval_ms()
         if self._core.config["log.cleaner.enable"]:
             self._cleaning_due_ms = now_ms + self._core.config["log.cleaner.backoff.ms"]
+        self._plan()
+
+    def _plan(self) -> None:
+        due = (self._retention_due_ms, self._cleaning_due_ms)
+        self._next_due_ms = min((ms for ms in due if ms is not None), default=None)
 
     def _interval_ms(self) -> int:
         """Retention could wait longer by default, but `flush.ms` and recovery points cannot."""
         return min(self._core.config["log.retention.check.interval.ms"], MAINTENANCE_MS)
 
     def next_deadline(self) -> int | None:
-        return min((d for d in (self._retention_due_ms, self._cleaning_due_ms) if d is not None), default=None)
+        return self._next_due_ms
 
     def on_time(self, now_ms: int) -> None:
+        if self._next_due_ms is None or self._next_due_ms > now_ms:
+            return
         if self._retention_due_ms is not None and self._retention_due_ms <= now_ms:
             self._retention_due_ms = now_ms + self._interval_ms()
             self._maintain(now_ms)
@@ -62,6 +70,7 @@ class Maintenance:
             self._cleaning_due_ms = now_ms + max(self._core.config["log.cleaner.backoff.ms"], 1)
             if self._running is None:
                 self._compact_next(now_ms)
+        self._plan()
 
     def _maintain(self, now_ms: int) -> None:
         topics = self._core.topics.by_name.values()
