@@ -1,12 +1,14 @@
 """Compaction against a dictionary: whatever was written last is what a reader from the beginning ends up with."""
 
+import threading
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.records.batch import Compression, iter_batches, read_header
 from kohort.records.control import ControlType, build_marker
-from kohort.storage import LogConfig, MemoryLog
+from kohort.storage import LogConfig, MemoryLog, StorageError
 from storage_world import batch, open_store, records_of
 
 DAY_MS = 86_400_000
@@ -195,3 +197,34 @@ def test_reads_held_during_compaction_keep_their_bytes(tmp_path):
         assert log.compact(now_ms=0)
         assert b"".join(held) == before
         assert len(records_of(log)) < 50
+
+
+def test_a_compaction_that_fails_leaves_the_log_as_it_was(tmp_path):
+    with open_store(tmp_path, CONFIG) as store:
+        log = store.create("t", 0, b"t" * 16, CONFIG, now_ms=0)
+        for i in range(50):
+            write(log, [(f"k{i % 2}", "x" * 100)])
+        compaction = log.start_compaction(now_ms=0)
+        (tmp_path / "t-0").rename(tmp_path / "elsewhere")
+        with pytest.raises(StorageError, match="the log is as it was"):
+            compaction.run()
+        (tmp_path / "elsewhere").rename(tmp_path / "t-0")
+        assert list((tmp_path / "t-0").glob("*.cleaned")) == []
+        assert len(records_of(log)) == 50
+
+
+def test_appends_and_reads_go_on_while_another_thread_compacts(tmp_path):
+    with open_store(tmp_path, CONFIG, max_open_files=4) as store:
+        log = store.create("t", 0, b"t" * 16, CONFIG, now_ms=0)
+        for i in range(200):
+            write(log, [(f"k{i % 7}", f"old {i}")])
+        compaction = log.start_compaction(now_ms=0)
+        thread = threading.Thread(target=compaction.run)
+        thread.start()
+        for i in range(200):
+            write(log, [(f"k{i % 7}", f"new {i}")])
+            assert len(records_of(log, log.end_offset - 5)) == 5
+        thread.join()
+        log.finish_compaction(compaction)
+        assert latest(log) == {f"k{i % 7}".encode(): f"new {i}".encode() for i in range(200)}
+        assert len(records_of(log)) < 300

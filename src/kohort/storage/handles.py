@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
-DEFAULT_LIMIT = 256
+DEFAULT_LIMIT = 128
 
 
 class Holder(Protocol):

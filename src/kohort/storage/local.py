@@ -146,10 +146,7 @@ class LocalLog(SegmentedLog):
         """Crash-safe: while .cleaned files exist the old segments count; once all are .swap the new one does."""
         assert isinstance(cleaned, LocalSegment)
         modified_ms = group[-1].last_modified_ms()
-        cleaned.seal()
-        cleaned.sync()
         os.utime(cleaned.path(LOG), (modified_ms / 1000, modified_ms / 1000))
-        cleaned.release()
         cleaned.rename(SWAP)
         for segment in group:
             assert isinstance(segment, LocalSegment)
@@ -161,7 +158,13 @@ class LocalLog(SegmentedLog):
                 self._remove_snapshot(segment.base_offset)
         cleaned.rename("")
         cleaned.handles = self.handles
-        _sync_directory(self.directory)
+        self.committer.defer(partial(_sync_directory, self.directory))
+
+    def _complete_cleaned(self, cleaned: Segment) -> None:
+        assert isinstance(cleaned, LocalSegment)
+        cleaned.seal()
+        cleaned.sync()
+        cleaned.release()
 
     def _discard_cleaned(self, cleaned: Segment) -> None:
         assert isinstance(cleaned, LocalSegment)

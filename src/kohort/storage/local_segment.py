@@ -129,14 +129,13 @@ class LocalSegment(Segment):
 
     def create(self) -> None:
         """Make the empty log file: its name carries the end of the log across a restart."""
-        self.fd()
+        self.fd(os.O_CREAT)
 
-    def fd(self) -> int:
+    def fd(self, flags: int = 0) -> int:
         """A descriptor for appending and reading; stays open until `release`."""
         if self._fd is None:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             try:
-                self._fd = os.open(self.path(LOG), flags, 0o644)
+                self._fd = os.open(self.path(LOG), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
             except OSError as error:
                 raise self._storage_error("open", error) from error
             self.handles.opened(self)

@@ -31,6 +31,7 @@ class CompactionRound(Compaction):
         producers: dict[int, LastOfProducer],
         aborted: list[AbortedTxn],  # all that touch the segments, wherever their markers are
         create_segment: CreateSegment,
+        complete_segment: Callable[[Segment], None],
         discard_segment: Callable[[Segment], None],
         max_keys: int,
     ) -> None:
@@ -44,6 +45,7 @@ class CompactionRound(Compaction):
         self.latest = LatestOffsets(first_dirty_offset, max_keys)
         self.results: list[tuple[list[Segment], Segment]] = []
         self._create_segment = create_segment
+        self._complete_segment = complete_segment
         self._discard_segment = discard_segment
 
     @property
@@ -126,6 +128,7 @@ class CompactionRound(Compaction):
         for txn in cleaner.transactions.kept_aborted:
             cleaned.add_aborted(txn)
         cleaner.transactions.kept_aborted.clear()
+        self._complete_segment(cleaned)
 
 
 def _write(segment: Segment, batches: list[Buffer], size: int) -> None:

@@ -313,6 +313,7 @@ class SegmentedLog(Log):
             producers=last_of_producers(self.producers),
             aborted=aborted_within(self.segments, segments[0].base_offset, upper_bound),
             create_segment=self._create_cleaned,
+            complete_segment=self._complete_cleaned,
             discard_segment=self._discard_cleaned,
             max_keys=self.max_compaction_keys,
         )
@@ -366,6 +367,9 @@ class SegmentedLog(Log):
 
     @abstractmethod
     def _swap(self, group: list[Segment], cleaned: Segment) -> None: ...
+
+    def _complete_cleaned(self, cleaned: Segment) -> None:
+        """A cleaned segment is fully written; called on the thread of a compaction."""
 
     def _discard_cleaned(self, cleaned: Segment) -> None:
         """A cleaned segment is not needed; called on either thread."""
