@@ -262,10 +262,14 @@ def partition_for(group_id: str, partitions: int) -> int:
 
 
 def abs_java_hash(text: str) -> int:
+    h = java_hash(text)
+    return 0 if h == -(1 << 31) else abs(h)
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`."""
     units = text.encode("utf-16-be", "surrogatepass")
     h = 0
     for i in range(0, len(units), 2):
         h = (31 * h + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
-    if h >= 0x80000000:
-        h -= 1 << 32
-    return 0 if h == -(1 << 31) else abs(h)
+    return h - (1 << 32) if h >= 0x80000000 else h

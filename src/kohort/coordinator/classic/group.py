@@ -21,7 +21,7 @@ from kohort.coordinator.classic.states import (
 )
 from kohort.coordinator.effects import GroupRequest
 from kohort.coordinator.events import Story
-from kohort.coordinator.records import OffsetAndMetadata, StoredGroup, StoredMember
+from kohort.coordinator.records import OffsetAndMetadata, StoredGroup, StoredMember, java_hash
 from kohort.coordinator.timers import Deadline, TimerKind
 from kohort.protocol.errors import ErrorCode
 
@@ -301,14 +301,17 @@ class Group:
         return any(self.protocol_votes.get(name, 0) == size for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The vote: each member for its first choice among what all support; the most votes win."""
+        """The vote: each member for its first choice among what all support; the most votes win.
+
+        A tie goes to the name that comes first in a Java HashMap of 16 buckets, since that is what it does in Kafka.
+        """
         size = len(self.members)
         candidates = {name for name, count in self.protocol_votes.items() if count == size}
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=votes.__getitem__)
+        return max(sorted(votes, key=_hash_map_bucket), key=votes.__getitem__)
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -399,3 +402,8 @@ def subscription_topics(metadata: bytes) -> list[str] | None:
         return topics if count >= 0 else None
     except (StructError, UnicodeDecodeError):
         return None
+
+
+def _hash_map_bucket(name: str) -> int:
+    h = java_hash(name) & 0xFFFFFFFF
+    return (h ^ h >> 16) & 15
