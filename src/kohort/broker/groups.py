@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.groups")
 
 EVENTS_TOPIC = "__kohort_group_events"
-GROUP, TRANSACTION = 0, 1  # what FindCoordinator can ask for; 2 is share groups, which there are none of here
+GROUP, TRANSACTION, SHARE = 0, 1, 2  # what FindCoordinator can ask for; there are no share groups here
 _NO_NODE = (-1, "", -1)
 
 
@@ -239,9 +239,12 @@ class GroupService:
         coordinators = []
         for key in message.coordinator_keys:
             error, (node_id, host, port) = self._coordinator_of(message.key_type, now_ms)
-            coordinators.append(
-                FindCoordinatorResponse.Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error)
+            found = FindCoordinatorResponse.Coordinator(
+                key=key, node_id=node_id, host=host, port=port, error_code=error
             )
+            if message.key_type > SHARE:
+                found.error_message = error.message
+            coordinators.append(found)
         return FindCoordinatorResponse(coordinators=coordinators)
 
     def _coordinator_of(self, key_type: int, now_ms: int) -> tuple[ErrorCode, tuple[int, str, int]]:
