@@ -6,7 +6,8 @@ Topics with equal partition counts and subscribers are co-partitioned: a member 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from kohort.assignors.ordering import sorted_members
 from kohort.assignors.racks import member_racks, partition_racks, racks_matter
@@ -21,102 +22,102 @@ class RangeAssignor(Assignor):
 
     def assign(self, metadata: ClusterMetadata, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
         subscribers = subscribers_by_topic(metadata, subscriptions, sorted_members(subscriptions))
-        racks = member_racks(subscriptions)
-        if racks:
-            states = [_TopicState(topic, members, metadata, racks) for topic, members in subscribers.items()]
-            if any(state.racks_matter for state in states):
-                return _assign_with_racks(states, subscriptions)
-        assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in subscriptions}
         co_partitioned: dict[tuple[int, int], list[str]] = defaultdict(list)
         for topic, members in subscribers.items():
             co_partitioned[id(members), metadata.partition_counts[topic]].append(topic)
+        racks = _Racks(metadata, subscriptions, subscribers)
+        assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in subscriptions}
         for (_, count), topics in co_partitioned.items():
             members = subscribers[topics[0]]
-            run, longer = divmod(count, len(members))
-            start = 0
-            for i, member in enumerate(members[:count]):
-                end = start + run + (i < longer)
-                assigned[member].update(dict.fromkeys(topics, tuple(range(start, end))))
-                start = end
+            shares = _share_by_racks(members, count, topics, racks) if racks.matter else _share(members, count)
+            for member, numbers in shares:
+                assigned[member].update(dict.fromkeys(topics, numbers))
         return {member: Assignment(partitions) for member, partitions in assigned.items()}
 
 
-class _TopicState:
-    """One topic while it is being dealt out: what is left and how much each member may still get."""
+def _share(members: Sequence[str], count: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Runs of equal length, the first ones longer by one where that does not work out."""
+    run, longer = divmod(count, len(members))
+    start = 0
+    for i, member in enumerate(members[:count]):
+        end = start + run + (i < longer)
+        yield member, tuple(range(start, end))
+        start = end
+
+
+class _Racks:
+    """Racks of members and partitions; if they matter for one topic, all topics are dealt out by them."""
 
     def __init__(
-        self, topic: str, members: tuple[str, ...], metadata: ClusterMetadata, racks: Mapping[str, str]
+        self,
+        metadata: ClusterMetadata,
+        subscriptions: Mapping[str, Subscription],
+        subscribers: Mapping[str, Sequence[str]],
     ) -> None:
-        self.topic = topic
-        self.members = members
-        self.count = metadata.partition_counts[topic]
-        self.member_racks = {member: racks[member] for member in members if member in racks}
-        self.replica_racks = partition_racks(metadata, topic)
-        self.racks_matter = racks_matter(set(self.member_racks.values()), self.replica_racks)
-        self.unassigned = dict.fromkeys(range(self.count))
+        self.of_member = member_racks(subscriptions)
+        self.of_topic: dict[str, list[frozenset[str]]] = {}
+        self.mattering: set[str] = set()
+        if self.of_member:
+            subscribed_from = {
+                id(m): {self.of_member[x] for x in m if x in self.of_member} for m in subscribers.values()
+            }
+            for topic, members in subscribers.items():
+                self.of_topic[topic] = partition_racks(metadata, topic)
+                if racks_matter(subscribed_from[id(members)], self.of_topic[topic]):
+                    self.mattering.add(topic)
+        self.matter = bool(self.mattering)
+
+
+def _share_by_racks(
+    members: Sequence[str], count: int, topics: Sequence[str], racks: _Racks
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    table = _Table(members, count)
+    if any(member in racks.of_member for member in members):
+        replicas = racks.of_topic[topics[0]]
+        if len(topics) > 1:
+            replicas = [frozenset.intersection(*known) for known in zip(*map(racks.of_topic.get, topics), strict=True)]
+            table.deal_by_number(lambda member, number: racks.of_member.get(member) in (None, *replicas[number]))
+        elif topics[0] in racks.mattering:
+            table.deal_by_member(lambda member, number: racks.of_member.get(member) in (None, *replicas[number]))
+    table.deal_by_member(lambda member, number: True)
+    return ((member, tuple(sorted(numbers))) for member, numbers in table.assigned.items() if numbers)
+
+
+class _Table:
+    """Partition numbers while they are being dealt out: what is left and how many more each member may get."""
+
+    def __init__(self, members: Sequence[str], count: int) -> None:
+        self._left = dict.fromkeys(range(count))
+        self._run, self._longer_runs_left = divmod(count, len(members))
         self.assigned: dict[str, list[int]] = {member: [] for member in members}
-        self.run, self.longer_runs_left = divmod(self.count, len(members))
 
-    def same_rack(self, member: str, partition: int) -> bool:
-        rack = self.member_racks.get(member)
-        return rack is None or rack in self.replica_racks[partition]
+    def _room(self, member: str) -> int:
+        return max(0, self._run + (self._longer_runs_left > 0) - len(self.assigned[member]))
 
-    def room(self, member: str) -> int:
-        return max(0, self.run + (self.longer_runs_left > 0) - len(self.assigned[member]))
+    def _give(self, member: str, numbers: Sequence[int]) -> None:
+        self.assigned[member] += numbers
+        if len(self.assigned[member]) > self._run:
+            self._longer_runs_left -= 1
+        for number in numbers:
+            del self._left[number]
 
-    def give(self, member: str, partitions: list[int]) -> None:
-        mine = self.assigned[member]
-        mine += partitions
-        if len(mine) > self.run:
-            self.longer_runs_left -= 1
-        for partition in partitions:
-            del self.unassigned[partition]
-
-    def deal(self, may_take: Callable[[str, int], bool]) -> None:
-        """Give each member in turn the lowest partitions that it may take, as many as it has room for."""
-        for member in self.members:
-            room = self.room(member)
-            if not self.unassigned:
+    def deal_by_member(self, may_take: Callable[[str, int], bool]) -> None:
+        """To each member in turn the lowest numbers that it may take, as many as it has room for."""
+        for member in self.assigned:
+            if not self._left:
                 return
-            fitting = []
-            for partition in self.unassigned:
-                if len(fitting) == room:
+            fitting = islice((number for number in self._left if may_take(member, number)), self._room(member))
+            numbers = list(fitting)
+            if numbers:
+                self._give(member, numbers)
+
+    def deal_by_number(self, may_take: Callable[[str, int], bool]) -> None:
+        """Each number to the first member that has room for it and may take it."""
+        with_room = dict.fromkeys(member for member in self.assigned if self._room(member))
+        for number in list(self._left):
+            for member in with_room:
+                if may_take(member, number) and self._room(member):
+                    self._give(member, (number,))
+                    if not self._room(member):
+                        del with_room[member]
                     break
-                if may_take(member, partition):
-                    fitting.append(partition)
-            if fitting:
-                self.give(member, fitting)
-
-
-def _assign_with_racks(
-    states: Sequence[_TopicState], subscriptions: Mapping[str, Subscription]
-) -> dict[str, Assignment]:
-    co_partitioned: dict[tuple[frozenset[str], int], list[_TopicState]] = defaultdict(list)
-    for state in states:
-        if state.member_racks:
-            co_partitioned[frozenset(state.members), state.count].append(state)
-    for group in co_partitioned.values():
-        if len(group) > 1:
-            _deal_co_partitioned(group)
-        elif group[0].racks_matter:
-            group[0].deal(group[0].same_rack)
-    assigned: dict[str, dict[str, tuple[int, ...]]] = {member: {} for member in subscriptions}
-    for state in states:
-        state.deal(lambda member, partition: True)
-        for member, partitions in state.assigned.items():
-            if partitions:
-                assigned[member][state.topic] = tuple(sorted(partitions))
-    return {member: Assignment(partitions) for member, partitions in assigned.items()}
-
-
-def _deal_co_partitioned(group: Sequence[_TopicState]) -> None:
-    """Give each number, of all topics at once, to the first member with room that shares a rack with every replica."""
-    with_room = dict.fromkeys(group[0].members)
-    for partition in range(group[0].count):
-        for member in with_room:
-            if all(state.room(member) > 0 and state.same_rack(member, partition) for state in group):
-                for state in group:
-                    state.give(member, [partition])
-                if all(state.room(member) == 0 for state in group):
-                    del with_room[member]
-                break
