@@ -24,11 +24,11 @@ QUICK = {
 }
 
 
-def until(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60, what: str = "", every: float = 0.02) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
-        time.sleep(0.02)
+        time.sleep(every)
     return found
 
 

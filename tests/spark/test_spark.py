@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +50,10 @@ def ancestors(process: Path) -> list[str]:
         pids.append(parent)
         process = process.with_name(parent)
     return pids
+
+
+def patiently(condition: Callable[[], Any], what: str) -> Any:
+    return until(condition, 120, what, every=0.3)
 
 
 class Stream:
@@ -194,7 +197,7 @@ def test_queries_and_a_plain_consumer_share_a_group_and_take_over(spark: Any, se
     create(servers, topic)
     produce(servers, topic, numbers(0, 400))
     first = Stream(spark, servers, group, topic, tmp_path / "1")
-    until(lambda: len(first.values()) == 400, 120, "the first query reads all")
+    patiently(lambda: len(first.values()) == 400, "the first query reads all")
     second = Stream(spark, servers, group, topic, tmp_path / "2")
     fed = 400
 
@@ -206,10 +209,9 @@ def test_queries_and_a_plain_consumer_share_a_group_and_take_over(spark: Any, se
 
     def shared() -> bool:
         feed()
-        time.sleep(0.5)
         return len(first.owned()) == len(second.owned()) == 2
 
-    until(shared, 120, "the two queries share the partitions")
+    patiently(shared, "the two queries share the partitions")
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -231,25 +233,25 @@ def test_queries_and_a_plain_consumer_share_a_group_and_take_over(spark: Any, se
         return bool(consumer.assignment())
 
     consumer.subscribe([topic])
-    until(poll, 120, "the plain consumer gets a partition")
+    patiently(poll, "the plain consumer gets a partition")
     feed()
-    until(lambda: poll() and len(seen) >= 10, 120)
+    patiently(lambda: poll() and len(seen) >= 10, "and reads it")
     consumer.close()
 
     os.kill(first.pid, signal.SIGKILL)
-    until(lambda: not first.query.isActive, 60, "the killed query has failed")
+    patiently(lambda: not first.query.isActive, "the killed query has failed")
     feed()
 
     def everything() -> bool:
         return set(seen) | set(first.values()) | set(second.values()) == set(numbers(0, fed))
 
-    until(everything, 120, "the second query takes over")
-    until(lambda: sum(committed(servers, group, topic).values()) == fed, 60, "zero lag")
+    patiently(everything, "the second query takes over")
+    patiently(lambda: sum(committed(servers, group, topic).values()) == fed, "zero lag")
     assert len(second.values()) == len(set(second.values())), "no query reads a record twice"
     assert len(first.values()) == len(set(first.values()))
     assert not set(seen) & (set(first.values()) | set(second.values())), "clean hand-overs re-read nothing"
     twice = set(first.values()) & set(second.values())
     assert first.places(twice) <= first.last_batch(), "only the batch uncommitted at the kill may be read twice"
     second.query.stop()
-    until(lambda: second.pid not in driver_processes(), 60, "its process ends")
+    patiently(lambda: second.pid not in driver_processes(), "its process ends")
     assert members(servers, group) == 0
