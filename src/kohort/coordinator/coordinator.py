@@ -160,6 +160,11 @@ class Coordinator:
     def next_deadline(self) -> int | None:
         return self._context.timers.next()
 
+    @property
+    def timer_entries(self) -> int:
+        """The size of the timer queue, stale entries included: for whoever watches memory."""
+        return len(self._context.timers)
+
     # ---- partitions
 
     def load_started(self, partition: int, epoch: int = 0) -> None:
