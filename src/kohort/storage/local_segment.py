@@ -51,6 +51,8 @@ class LocalSegment(Segment):
         "_max_entries",
         "_saved_offsets",
         "_saved_times",
+        "_tail",
+        "_tail_offset",
         "_time_index",
         "_torn",
         "_unindexed",
@@ -92,6 +94,7 @@ class LocalSegment(Segment):
         self._aborted: list[AbortedTxn] | None = []
         self._fd: int | None = None
         self._map: memoryview | None = None
+        self._tail_offset = self._tail = -1  # an offset whose position is known: the end of the last read
         self._torn = False  # bytes of a failed write may follow the last good batch
         self._warm_from = 0  # bytes from here on were written by this process and are in the page cache
 
@@ -196,6 +199,7 @@ class LocalSegment(Segment):
         self.size = size
         self.next_offset = next_offset
         self._map = None
+        self._tail_offset = -1
 
     # --- indexes
 
@@ -339,8 +343,10 @@ class LocalSegment(Segment):
     def read(
         self, offset: int, max_bytes: int, max_offset: int | None, at_least_one: bool
     ) -> tuple[list[memoryview], bool]:
-        index = self.index
         size = self.size
+        if offset == self._tail_offset and max_offset is None and self._tail < size <= self._tail + max_bytes:
+            return self._read_tail(self._tail, size)
+        index = self.index
         position, length = self._locate(offset, index.lookup(offset))
         if position == size:
             return [], True
@@ -350,10 +356,18 @@ class LocalSegment(Segment):
                 return [], False
         end = position + max_bytes
         if end >= size:
-            return [self.view(position, size)], size == self.size
+            if size == self.size:
+                return self._read_tail(position, size)
+            return [self.view(position, size)], False
         if max_bytes < length:
             return ([self.view(position, position + length)] if at_least_one else []), False
         return [self.view(position, self._floor(position, end))], False
+
+    def _read_tail(self, position: int, size: int) -> tuple[list[memoryview], bool]:
+        """Up to the end, where a consumer that keeps up will go on: it need not be looked up again."""
+        view = self.view(position, size)
+        self._tail_offset, self._tail = self.next_offset, size
+        return [view], True
 
     def _locate(self, offset: int, position: int) -> tuple[int, int]:
         """Position and size of the first batch from `position` on that reaches `offset`; (size, 0) where none does."""
