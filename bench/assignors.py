@@ -34,6 +34,11 @@ from kohort.assignors import (  # noqa: E402
     encode_subscription,
 )
 
+HEADER = f"""\
+Milliseconds, median (best). Steps: first assignment of a group; a member leaves a group that is new, whose members have
+alike partitions, or old, where no two have; members whose subscriptions differ.
+
+{"assignor":<19}{"step":<11}{"members":>8}{"topics":>7}{"partitions":>11}{"kohort":>16}{"Kafka (Java)":>17}{"ratio":>8}{"best":>8}"""
 JVM = ("-Xms512m", "-Xmx1g", "-XX:+UseSerialGC")
 
 
@@ -74,6 +79,13 @@ def rejoining(name: str, counts: dict[str, int], assigned: dict[str, bytes]) -> 
         subscription = Subscription(topics, assignor.subscription_user_data(topics), owned, 7)
         subscriptions[member] = encode_subscription(subscription)
     return subscriptions
+
+
+def differing(counts: dict[str, int], members: int) -> dict[str, bytes]:
+    """Members that each subscribe to half of the topics."""
+    topics, chance = list(counts), random.Random(2)
+    half = max(1, len(topics) // 2)
+    return {f"member-{i:04d}": encode_subscription(Subscription(chance.sample(topics, half))) for i in range(members)}
 
 
 def ours(name: str, counts: dict[str, int], group: dict[str, bytes]) -> dict[str, bytes]:
@@ -117,37 +129,48 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--topics", type=int, nargs="+", default=[1, 100])
     parser.add_argument("--assignors", nargs="+", default=list(BUILTIN))
+    parser.add_argument(
+        "--differing", type=int, nargs=3, default=[100, 20, 2000], metavar=("MEMBERS", "TOPICS", "PARTITIONS")
+    )
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--without-java", action="store_true")
     args = parser.parse_args()
     java = None if args.without_java else Java(args.runs)
-    print(
-        f"{args.members} members, equal subscriptions; ms: median (best). Steps: first assignment, a member leaves a new"
-    )
-    print("group, where members have alike partitions, and an old one, where no two have")
-    print(f"{'assignor':<20}{'step':<16}{'topics':>7}{'partitions':>12}{'kohort':>18}{'Kafka (Java)':>20}{'ratio':>8}")
+    print(HEADER)
     for topic_count in args.topics:
         for partitions in args.partitions:
             counts = topics_of(topic_count, partitions)
             for name in args.assignors:
-                first = joining(name, counts, args.members)
-                steps = {"first": first}
-                if "sticky" in name:
-                    steps["leaves, new"] = rejoining(name, counts, ours(name, counts, first))
-                    steps["leaves, old"] = rejoining(name, counts, shuffled(counts, list(first)))
-                for step, group in steps.items():
-                    mine = measure(lambda n=name, c=counts, g=group: ours(n, c, g), args.runs)
-                    theirs = java.times(name, counts, group) if java else [float("nan")]
-                    report(name, step, topic_count, partitions, mine, theirs)
+                for step, group in steps_of(name, counts, args.members).items():
+                    compare(java, args.runs, name, step, counts, group)
+    if args.differing:
+        members, topic_count, partitions = args.differing
+        counts = topics_of(topic_count, partitions)
+        for name in args.assignors:
+            compare(java, args.runs, name, "differing", counts, differing(counts, members))
     if java:
         java.close()
 
 
-def report(name: str, step: str, topics: int, partitions: int, mine: list[float], theirs: list[float]) -> None:
+def steps_of(name: str, counts: dict[str, int], members: int) -> dict[str, dict[str, bytes]]:
+    first = joining(name, counts, members)
+    if "sticky" not in name:
+        return {"first": first}
+    new, old = ours(name, counts, first), shuffled(counts, list(first))
+    return {"first": first, "leaves new": rejoining(name, counts, new), "leaves old": rejoining(name, counts, old)}
+
+
+def compare(
+    java: Java | None, runs: int, name: str, step: str, counts: dict[str, int], group: dict[str, bytes]
+) -> None:
+    mine = measure(lambda: ours(name, counts, group), runs)
+    theirs = java.times(name, counts, group) if java else [float("nan")]
     ours_ms, java_ms = statistics.median(mine), statistics.median(theirs)
     left = f"{ours_ms:.1f} ({min(mine):.1f})"
     right = f"{java_ms:.1f} ({min(theirs):.1f})"
-    print(f"{name:<20}{step:<16}{topics:>7}{partitions:>12}{left:>18}{right:>20}{ours_ms / java_ms:>8.2f}", flush=True)
+    ratios = f"{ours_ms / java_ms:>8.2f}{min(mine) / min(theirs):>8.2f}"
+    sizes = f"{len(group):>8}{len(counts):>7}{sum(counts.values()):>11}"
+    print(f"{name:<19}{step:<11}{sizes}{left:>16}{right:>17}{ratios}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ Topics with equal partition counts and subscribers are co-partitioned: a member 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from kohort.assignors.ordering import sorted_members
@@ -58,12 +58,11 @@ class _Racks:
         self.of_topic: dict[str, list[frozenset[str]]] = {}
         self.mattering: set[str] = set()
         if self.of_member:
-            subscribed_from = {
-                id(m): {self.of_member[x] for x in m if x in self.of_member} for m in subscribers.values()
-            }
+            different = {id(members): members for members in subscribers.values()}
+            racks_of = {key: {self.of_member.get(m) for m in members} for key, members in different.items()}
             for topic, members in subscribers.items():
                 self.of_topic[topic] = partition_racks(metadata, topic)
-                if racks_matter(subscribed_from[id(members)], self.of_topic[topic]):
+                if racks_matter(racks_of[id(members)], self.of_topic[topic]):
                     self.mattering.add(topic)
         self.matter = bool(self.mattering)
 
@@ -73,13 +72,12 @@ def _share_by_racks(
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     table = _Table(members, count)
     if any(member in racks.of_member for member in members):
-        replicas = racks.of_topic[topics[0]]
         if len(topics) > 1:
-            replicas = [frozenset.intersection(*known) for known in zip(*map(racks.of_topic.get, topics), strict=True)]
-            table.deal_by_number(lambda member, number: racks.of_member.get(member) in (None, *replicas[number]))
+            everywhere = zip(*(racks.of_topic[topic] for topic in topics), strict=True)
+            table.deal_by_number(racks.of_member, [frozenset.intersection(*known) for known in everywhere])
         elif topics[0] in racks.mattering:
-            table.deal_by_member(lambda member, number: racks.of_member.get(member) in (None, *replicas[number]))
-    table.deal_by_member(lambda member, number: True)
+            table.deal_by_member(racks.of_member, racks.of_topic[topics[0]])
+    table.deal_by_member({}, ())
     return ((member, tuple(sorted(numbers))) for member, numbers in table.assigned.items() if numbers)
 
 
@@ -101,23 +99,36 @@ class _Table:
         for number in numbers:
             del self._left[number]
 
-    def deal_by_member(self, may_take: Callable[[str, int], bool]) -> None:
-        """To each member in turn the lowest numbers that it may take, as many as it has room for."""
+    def deal_by_member(self, rack_of: Mapping[str, str], replica_racks: Sequence[frozenset[str]]) -> None:
+        """To each member in turn the lowest numbers in its rack, as many as it has room for."""
+        fitting: dict[str | None, Iterator[int]] = {}
         for member in self.assigned:
-            if not self._left:
-                return
-            fitting = islice((number for number in self._left if may_take(member, number)), self._room(member))
-            numbers = list(fitting)
+            rack = rack_of.get(member)
+            if rack not in fitting:
+                fitting[rack] = self._left_in(rack, replica_racks)
+            numbers = list(islice(fitting[rack], self._room(member)))
             if numbers:
                 self._give(member, numbers)
 
-    def deal_by_number(self, may_take: Callable[[str, int], bool]) -> None:
-        """Each number to the first member that has room for it and may take it."""
-        with_room = dict.fromkeys(member for member in self.assigned if self._room(member))
+    def _left_in(self, rack: str | None, replica_racks: Sequence[frozenset[str]]) -> Iterator[int]:
+        """What is left in a rack, or anywhere; never goes back, since what has been dealt out does not return."""
         for number in list(self._left):
-            for member in with_room:
-                if may_take(member, number) and self._room(member):
-                    self._give(member, (number,))
-                    if not self._room(member):
-                        del with_room[member]
-                    break
+            if number in self._left and (rack is None or rack in replica_racks[number]):
+                yield number
+
+    def deal_by_number(self, rack_of: Mapping[str, str], replica_racks: Sequence[frozenset[str]]) -> None:
+        """Each number to the first member that has room and is in one of its racks."""
+        waiting: dict[str | None, deque[tuple[int, str]]] = defaultdict(deque)
+        for place, member in enumerate(self.assigned):
+            waiting[rack_of.get(member)].append((place, member))
+        for number in list(self._left):
+            queues = []
+            for rack in (None, *replica_racks[number]):
+                queue = waiting[rack]
+                while queue and not self._room(queue[0][1]):
+                    queue.popleft()
+                if queue:
+                    queues.append(queue)
+            if queues:
+                _, member = min(queue[0] for queue in queues)
+                self._give(member, (number,))
