@@ -13,6 +13,7 @@ from kohort.storage.errors import StorageError
 from kohort.storage.handles import Handles
 from kohort.storage.local_segment import CLEANED, DELETED, LOG, SUFFIXES, SWAP, LocalSegment, file_name
 from kohort.storage.log import FlushCallback
+from kohort.storage.page_cache import read_through
 from kohort.storage.producers import encode_snapshot
 from kohort.storage.segment import Segment
 from kohort.storage.segmented import SegmentedLog
@@ -97,7 +98,7 @@ class LocalLog(SegmentedLog):
             return None
         segment = self.segments[self._segment_slot(offset)]
         cold = segment.cold_range(offset, max_bytes)
-        return None if cold is None else partial(_read_through, segment.path(LOG), *cold)
+        return None if cold is None else partial(read_through, segment.path(LOG), *cold)
 
     # --- segments
 
@@ -233,19 +234,6 @@ class LocalLog(SegmentedLog):
     @property
     def active(self) -> LocalSegment:
         return self.segments[-1]
-
-
-def _read_through(path: str, start: int, end: int) -> None:
-    """Read a stretch of a file for the sake of the page cache."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        while start < end and (data := os.pread(fd, min(end - start, 1024 * 1024), start)):
-            start += len(data)
-    finally:
-        os.close(fd)
 
 
 def _sync_directory(directory: str) -> None:

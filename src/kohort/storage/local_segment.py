@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator, Sequence
-from struct import Struct
 
 from kohort.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from kohort.storage.checkpoints import read_file
@@ -19,18 +18,18 @@ from kohort.storage.errors import StorageError
 from kohort.storage.handles import Handles
 from kohort.storage.index import OFFSET_ENTRY_SIZE, OffsetIndex, TimeIndex
 from kohort.storage.log import AbortedTxn, Buffer
+from kohort.storage.page_cache import is_cached
 from kohort.storage.segment import LOCATE, LOG_OVERHEAD, Segment
+from kohort.storage.txn_index import append_aborted, read_aborted
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX = ".log", ".index", ".timeindex", ".txnindex"
 SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 
-_ABORTED = Struct(">hqqqq")
 _PREAD_BYTES = 128 * 1024
 _UNMAPPED_BYTES = 1024 * 1024  # a map may lag that far behind the end of the active segment
 _JOIN_BYTES = 32 * 1024
 _MAX_PARTS = 512
-_PROBE_BYTES = 128 * 1024
 _RETRIES_FOR_SHORT_WRITES = 1000
 
 
@@ -423,21 +422,10 @@ class LocalSegment(Segment):
             return self.created_ms
 
     def cold_range(self, offset: int, max_bytes: int) -> tuple[int, int] | None:
-        """The stretch of the file a read would have to wait for: a byte here and there is asked for without waiting."""
+        """The stretch of the file a read would have to wait for."""
         start = self.index.lookup(offset)
         end = min(start + max_bytes, self.size, self._warm_from)
-        if start >= end or not hasattr(os, "RWF_NOWAIT"):
-            return None
-        byte = [bytearray(1)]
-        fd = self.fd()
-        for position in (*range(start, end, _PROBE_BYTES), end - 1):
-            try:
-                os.preadv(fd, byte, position, os.RWF_NOWAIT)
-            except BlockingIOError:
-                return start, end
-            except OSError:
-                return None  # a file system that cannot tell
-        return None
+        return None if start >= end or is_cached(self.fd(), start, end) else (start, end)
 
     def reader(self) -> LocalSegment:
         """An independent view of a sealed segment for another thread."""
@@ -458,19 +446,13 @@ class LocalSegment(Segment):
     @property
     def aborted(self) -> list[AbortedTxn]:
         if self._aborted is None:
-            data = read_file(self.path(TXN_INDEX)) or b""
-            whole = data[: len(data) - len(data) % _ABORTED.size]
-            self._aborted = [AbortedTxn(*entry[1:]) for entry in _ABORTED.iter_unpack(whole)]
+            self._aborted = read_aborted(self.path(TXN_INDEX))
         return self._aborted
 
     def add_aborted(self, txn: AbortedTxn) -> None:
         aborted = self.aborted
         try:
-            fd = os.open(self.path(TXN_INDEX), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            try:
-                os.write(fd, _ABORTED.pack(0, *txn))
-            finally:
-                os.close(fd)
+            append_aborted(self.path(TXN_INDEX), txn)
         except OSError:
             pass  # kept in memory; recovery rebuilds the file
         aborted.append(txn)
