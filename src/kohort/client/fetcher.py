@@ -85,6 +85,7 @@ class Fetcher:
         self._fetching_nodes: dict[int, int] = {}
         self._token = 0
         self._errors: deque[Exception] = deque()
+        self._must_seek: set[TopicPartition] = set()
         self._skip_validation: set[int] = set()
         self.buffered_bytes = 0
         self.metadata_wanted = False
@@ -116,6 +117,7 @@ class Fetcher:
 
     def _drop(self, tp: TopicPartition) -> None:
         state = self._partitions.pop(tp)
+        self._must_seek.discard(tp)
         self._forget_buffered(state)
 
     def _forget_buffered(self, state: PartitionState) -> None:
@@ -165,11 +167,11 @@ class Fetcher:
 
     def initializing(self) -> frozenset[TopicPartition]:
         """Partitions whose committed offset must be looked up."""
-        return frozenset(tp for tp, state in self._partitions.items() if state.state is FetchState.INITIALIZING)
+        found = (tp for tp, state in self._partitions.items() if state.state is FetchState.INITIALIZING)
+        return frozenset(found) - self._must_seek
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Committed offsets arrived: start there, or as auto.offset.reset says where there is none."""
-        without = []
         for tp, committed in offsets.items():
             state = self._partitions.get(tp)
             if state is None or state.state is not FetchState.INITIALIZING:
@@ -177,11 +179,9 @@ class Fetcher:
             if committed is not None:
                 state.seek(Position(committed.offset, committed.leader_epoch))
             elif self.config.auto_offset_reset == "none":
-                without.append(tp)
+                self._must_seek.add(tp)
             else:
                 state.reset(self.config.auto_offset_reset)
-        if without:
-            self._errors.append(NoOffsetForPartitionError(without))
 
     def metadata_updated(self, leaders: Mapping[TopicPartition, Leader], topic_ids: Mapping[str, bytes]) -> None:
         self._leaders = leaders
@@ -493,7 +493,14 @@ class Fetcher:
     # -- handing out --------------------------------------------------------------------------------------------------
 
     def take_error(self) -> Exception | None:
-        return self._errors.popleft() if self._errors else None
+        if self._errors:
+            return self._errors.popleft()
+        self._must_seek = {tp for tp in self._must_seek if self._lacks_position(tp)}
+        return NoOffsetForPartitionError(sorted(self._must_seek)) if self._must_seek else None
+
+    def _lacks_position(self, tp: TopicPartition) -> bool:
+        state = self._partitions.get(tp)
+        return state is not None and state.state is FetchState.INITIALIZING
 
     @property
     def has_data(self) -> bool:

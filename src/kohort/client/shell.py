@@ -319,8 +319,6 @@ class Shell:
                     self.fetcher.committed(dict.fromkeys(partitions))
                 else:
                     self.fetcher.committed(await self.committed(partitions, self.config.default_api_timeout_ms))
-                if self.fetcher.initializing() & partitions:
-                    break  # auto.offset.reset=none: the application must seek
         except KafkaError as error:
             self.errors.append(error)
         finally:
