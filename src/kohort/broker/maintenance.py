@@ -6,16 +6,21 @@ Compaction is planned and swapped in by the owner of the core; only the reading 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kohort.protocol.errors import KafkaError
+from kohort.storage.config import LONG_MAX
 
 if TYPE_CHECKING:
     from kohort.broker.core import Core
     from kohort.broker.topics import Partition
-    from kohort.storage.log import Compaction
+    from kohort.storage.log import Compaction, Log
 
-MAINTENANCE_MS = 5000
+RETENTION, CLEANING, FLUSHING, CHECKPOINT = _TASKS = ("retention", "compaction", "flushing", "the checkpoint")
+FLUSH_CHECK_MS = 1000
+FLUSH_CHECK_IDLE_MS = 10_000
+CHECKPOINT_MS = 60_000
 
 logger = logging.getLogger("kohort.broker")
 
@@ -38,24 +43,25 @@ class CompactionJob:
 class Maintenance:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._retention_due_ms: int | None = None
-        self._cleaning_due_ms: int | None = None
+        self._due_ms: dict[str, int] = {}
         self._next_due_ms: int | None = None
         self._running: CompactionJob | None = None
 
     def start(self, now_ms: int) -> None:
-        self._retention_due_ms = now_ms + self._interval_ms()
-        if self._core.config["log.cleaner.enable"]:
-            self._cleaning_due_ms = now_ms + self._core.config["log.cleaner.backoff.ms"]
-        self._plan()
+        for task in _TASKS:
+            self._due_ms[task] = now_ms + self._interval_ms(task)
+        self._next_due_ms = min(self._due_ms.values())
 
-    def _plan(self) -> None:
-        due = (self._retention_due_ms, self._cleaning_due_ms)
-        self._next_due_ms = min((ms for ms in due if ms is not None), default=None)
-
-    def _interval_ms(self) -> int:
-        """Retention could wait longer by default, but `flush.ms` and recovery points cannot."""
-        return min(self._core.config["log.retention.check.interval.ms"], MAINTENANCE_MS)
+    def _interval_ms(self, task: str) -> int:
+        config = self._core.config
+        if task == RETENTION:
+            return config["log.retention.check.interval.ms"]
+        if task == CLEANING:
+            return max(config["log.cleaner.backoff.ms"], 1)
+        if task == CHECKPOINT:
+            return CHECKPOINT_MS
+        flushing = config["kohort.fsync"] == "interval" or any(self._flushed_logs())
+        return FLUSH_CHECK_MS if flushing else FLUSH_CHECK_IDLE_MS
 
     def next_deadline(self) -> int | None:
         return self._next_due_ms
@@ -63,22 +69,38 @@ class Maintenance:
     def on_time(self, now_ms: int) -> None:
         if self._next_due_ms is None or self._next_due_ms > now_ms:
             return
-        if self._retention_due_ms is not None and self._retention_due_ms <= now_ms:
-            self._retention_due_ms = now_ms + self._interval_ms()
-            self._maintain(now_ms)
-        if self._cleaning_due_ms is not None and self._cleaning_due_ms <= now_ms:
-            self._cleaning_due_ms = now_ms + max(self._core.config["log.cleaner.backoff.ms"], 1)
-            if self._running is None:
+        for task, due_ms in self._due_ms.items():
+            if due_ms <= now_ms:
+                self._due_ms[task] = now_ms + self._interval_ms(task)
+                self._run(task, now_ms)
+        self._next_due_ms = min(self._due_ms.values())
+
+    def _run(self, task: str, now_ms: int) -> None:
+        try:
+            if task == RETENTION:
+                self._maintain(now_ms)
+            elif task == FLUSHING:
+                self._flush()
+            elif task == CHECKPOINT:
+                self._core.store.checkpoint()
+            elif self._running is None and self._core.config["log.cleaner.enable"]:
                 self._compact_next(now_ms)
-        self._plan()
+        except KafkaError as error:
+            logger.error("%s failed: %s", task, error)
+
+    def _flush(self) -> None:
+        for log in self._flushed_logs():
+            if log.durable_offset < log.end_offset:
+                log.flush_async()
+
+    def _flushed_logs(self) -> Iterator[Log]:
+        """Those with a `flush.ms`; the others leave it to the operating system."""
+        return (log for log in self._core.store.logs.values() if log.config.flush_ms < LONG_MAX)
 
     def _maintain(self, now_ms: int) -> None:
         topics = self._core.topics.by_name.values()
         watched = [(p, p.log.start_offset) for topic in topics for p in topic.partitions if p.waiters]
-        try:
-            self._core.store.maintain(now_ms)
-        except KafkaError as error:
-            logger.error("housekeeping failed: %s", error)
+        self._core.store.maintain(now_ms)
         self._core.changed([p for p, start in watched if p.log.start_offset != start], now_ms)
 
     def _compact_next(self, now_ms: int) -> None:
