@@ -34,11 +34,11 @@ from kohort.assignors import (  # noqa: E402
     encode_subscription,
 )
 
-HEADER = f"""\
+HEADER = """\
 Milliseconds, median (best). Steps: first assignment of a group; a member leaves a group that is new, whose members have
 alike partitions, or old, where no two have; members whose subscriptions differ.
 
-{"assignor":<19}{"step":<11}{"members":>8}{"topics":>7}{"partitions":>11}{"kohort":>16}{"Kafka (Java)":>17}{"ratio":>8}{"best":>8}"""
+assignor           step        members topics partitions          kohort     Kafka (Java)   ratio    best"""
 JVM = ("-Xms512m", "-Xmx1g", "-XX:+UseSerialGC")
 
 
