@@ -1,0 +1,325 @@
+"""How fast Spark reads topics: kohort's source beside Spark's own Kafka connector, at its defaults and tuned.
+
+One broker, the same topics, one Spark session of two cores, the readers taking turns. Bounded reads of all columns and
+of the value alone, micro-batches of a stream, topics of 1 to 64 partitions, the memory of a Python worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import shutil
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from apache_kafka import cache_dir
+from process import family
+from targets import running
+
+CONNECTOR = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
+"""Spark's connector with what it needs; no read path changed between 4.2 and the Spark it runs on."""
+
+TUNED = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
+    "kafka.fetch.max.bytes": str(64 * 1024 * 1024),
+    "kafka.receive.buffer.bytes": str(4 * 1024 * 1024),
+}
+READERS = ("kohort", "connector", "connector, tuned")
+ALL_COLUMNS = ("count(*)", "sum(length(key))", "sum(length(value))", "max(partition)", "max(offset)", "max(timestamp)")
+VALUE_ONLY = ("count(*)", "sum(length(value))")
+GOALS = {"all columns": (3.0, 1.8), "value only": (4.0, 2.0), "micro-batch": (2.0, 1.3)}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    records: int
+    large_records: int
+    scaling_records: int
+    batch: int
+    rounds: int
+
+
+FULL = Sizes(4_000_000, 500_000, 1_000_000, 500_000, 3)
+QUICK = Sizes(100_000, 10_000, 50_000, 20_000, 1)
+
+
+# -- results -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Line:
+    name: str
+    unit: str
+    values: dict[str, float]
+    lower_is_better: bool = False
+    goals: tuple[float, float] | None = None
+
+    def factors(self) -> dict[str, float]:
+        """How many times better kohort is than each of the others."""
+        own = self.values["kohort"]
+        return {
+            side: (value / own if self.lower_is_better else own / value)
+            for side, value in self.values.items()
+            if side != "kohort" and own and value
+        }
+
+
+@dataclass
+class SparkTable:
+    title: str
+    lines: list[Line] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_text(self) -> str:
+        head = ("", "unit", *READERS, "factor", "tuned", "goals")
+        rows = [head, *(self._cells(line) for line in self.lines)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        texts = [
+            "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+            for row in rows
+        ]
+        rule = "-" * max(map(len, texts))
+        lines = [self.title, rule, texts[0], rule, *texts[1:], rule, *(f"  {note}" for note in self.notes)]
+        return "\n".join(line.rstrip() for line in lines)
+
+    @staticmethod
+    def _cells(line: Line) -> tuple[str, ...]:
+        factors = line.factors()
+        shown = [f"{line.values[side]:,.2f}" if side in line.values else "-" for side in READERS]
+        times = [f"{factors[side]:.2f}x" if side in factors else "-" for side in READERS[1:]]
+        goals = "" if line.goals is None else f"{line.goals[0]:g}x / {line.goals[1]:g}x"
+        return (line.name, line.unit, *shown, *times, goals)
+
+    def as_json(self) -> dict[str, object]:
+        rows = [
+            {"name": line.name, "unit": line.unit, **line.values, "factors": line.factors(), "goals": line.goals}
+            for line in self.lines
+        ]
+        return {"title": self.title, "rows": rows, "notes": self.notes}
+
+
+# -- the connector's jars ------------------------------------------------------------------------------------------
+
+
+def connector_jars() -> list[Path]:
+    """Fetched by Maven the first time, each without its dependencies: Spark has the rest."""
+    folder = cache_dir() / "spark-connector"
+    folder.mkdir(parents=True, exist_ok=True)
+    jars = []
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for artifact in CONNECTOR:
+            _, name, version = artifact.split(":")
+            jar = folder / f"{name}-{version}.jar"
+            if not jar.exists():
+                command = [
+                    "mvn",
+                    "-B",
+                    "-q",
+                    "dependency:copy",
+                    f"-Dartifact={artifact}",
+                    f"-DoutputDirectory={folder}",
+                ]
+                subprocess.run(command, cwd=folder, check=True, capture_output=True)
+            jars.append(jar)
+    return jars
+
+
+# -- topics --------------------------------------------------------------------------------------------------------
+
+
+def fill(servers: str, topic: str, records: int, size: int, partitions: int = 4, codec: str = "none") -> None:
+    """Values of words and numbers, which compress about as JSON does; batches as a Java producer makes them."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "compression.type": codec,
+            "batch.size": 16_384 if size < 1000 else 65_536,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 200_000,
+            "queue.buffering.max.kbytes": 262_144,
+        }
+    )
+    for number in range(records):
+        value = (
+            f'{{"order": {number}, "customer": {number * 7919 % 100_003}, "amount": {number % 997}.{number % 100:02d}'
+        )
+        value = (value + ', "note": "' + "the quick brown fox jumps over the lazy dog " * (size // 40))[
+            : size - 2
+        ] + '"}'
+        while True:
+            try:
+                producer.produce(topic, value, f"{number % 10_000:08d}", partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(300) == 0
+
+
+# -- measuring -----------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    def __init__(self, spark: Any, servers: str, sizes: Sizes, readers: tuple[str, ...]) -> None:
+        self.spark, self.servers, self.sizes, self.readers = spark, servers, sizes, readers
+
+    def frame(self, reader: str, topic: str, columns: str | None, stream: bool = False, **options: str) -> Any:
+        spark = self.spark.readStream if stream else self.spark.read
+        source = spark.format("kohort" if reader == "kohort" else "kafka")
+        source = source.option("kafka.bootstrap.servers", self.servers).option("subscribe", topic)
+        source = source.option("startingOffsets", "earliest").options(**options)
+        if reader == "connector, tuned":
+            source = source.options(**TUNED)
+        if reader == "kohort" and columns is not None:
+            return source.schema(columns).load()
+        return source.load()
+
+    def batch(self, reader: str, topic: str, aggregates: tuple[str, ...], columns: str | None = None) -> float:
+        """Seconds to aggregate a whole topic."""
+        frame = self.frame(reader, topic, columns).selectExpr(*aggregates)
+        began = time.perf_counter()
+        frame.collect()
+        return time.perf_counter() - began
+
+    def stream(self, reader: str, topic: str) -> float:
+        """Seconds per micro-batch, the median of all but the first."""
+        options = {"maxOffsetsPerTrigger": str(self.sizes.batch)}
+        if reader == "kohort":
+            options["group.id"] = f"bench-{uuid.uuid4().hex[:8]}"
+        checkpoint = tempfile.mkdtemp(prefix="bench-")
+        frame = self.frame(reader, topic, None, True, **options)
+        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        try:
+            query = writer.start()
+            query.awaitTermination()
+            times = [p["durationMs"]["triggerExecution"] / 1000 for p in query.recentProgress if p["numInputRows"]]
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return statistics.median(times[1:] or times)
+
+    def best(self, measure: Callable[[str], float]) -> dict[str, float]:
+        """The best of several rounds for each reader, taking turns, after one that does not count."""
+        found: dict[str, list[float]] = {reader: [] for reader in self.readers}
+        for number in range(self.sizes.rounds + 1):
+            for reader in self.readers:
+                seconds = measure(reader)
+                if number or self.sizes.rounds == 1:
+                    found[reader].append(seconds)
+        return {reader: min(times) for reader, times in found.items()}
+
+
+def rates(records: int, seconds: dict[str, float]) -> dict[str, float]:
+    """Million records per second."""
+    return {reader: records / time_taken / 1e6 for reader, time_taken in seconds.items()}
+
+
+class WorkerMemory:
+    """The most memory any Python worker under this process has had, watched from a thread."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._done, self.most_bytes = pid, threading.Event(), 0
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> WorkerMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.2):
+            for pid in family(self._pid):
+                with contextlib.suppress(OSError):
+                    if b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        self.most_bytes = max(self.most_bytes, self._peak(pid))
+
+    @staticmethod
+    def _peak(pid: int) -> int:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+def main_tables(bench: Bench) -> Iterator[SparkTable]:
+    sizes = bench.sizes
+    topics = [
+        ("100 bytes", sizes.records, 100, "none"),
+        ("100 bytes, lz4", sizes.records, 100, "lz4"),
+        ("1 KB", sizes.large_records, 1000, "none"),
+    ]
+    for name, records, size, codec in topics:
+        topic = f"bench-{size}-{codec}"
+        fill(bench.servers, topic, records, size, codec=codec)
+        table = SparkTable(f"Spark reads {records:,} records of {name}, 4 partitions, local[2]")
+        seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, ALL_COLUMNS))
+        table.lines.append(Line("all columns", "M records/s", rates(records, seconds), goals=GOALS["all columns"]))
+        seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, VALUE_ONLY, "value binary"))
+        table.lines.append(Line("value only", "M records/s", rates(records, seconds), goals=GOALS["value only"]))
+        seconds = bench.best(lambda reader, topic=topic: bench.stream(reader, topic))
+        title = f"micro-batch of {min(sizes.batch, records):,}"
+        table.lines.append(Line(title, "s", seconds, lower_is_better=True, goals=GOALS["micro-batch"]))
+        yield table
+
+
+def scaling_table(bench: Bench) -> SparkTable:
+    records = bench.sizes.scaling_records
+    table = SparkTable(f"Partitions: {records:,} records of 100 bytes, all columns, local[2]")
+    for partitions in (1, 4, 16, 64):
+        topic = f"bench-scale-{partitions}"
+        fill(bench.servers, topic, records, 100, partitions)
+        seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, ALL_COLUMNS))
+        table.lines.append(Line(f"{partitions} partitions", "M records/s", rates(records, seconds)))
+    return table
+
+
+def run(options: argparse.Namespace) -> list[SparkTable]:
+    import os
+
+    import kohort.spark
+
+    sizes = QUICK if options.quick else FULL
+    readers, config = READERS, {"spark.driver.memory": "2g", "spark.log.level": "ERROR"}
+    notes = ["factors: kohort against Spark's connector 4.2 at its defaults, and tuned"]
+    try:
+        config["spark.jars"] = ",".join(map(str, connector_jars()))
+    except (OSError, subprocess.CalledProcessError) as error:
+        readers = ("kohort",)
+        notes = [f"Spark's connector is left out, its jars cannot be fetched: {error}"]
+    side = "kafka" if "kafka" in options.sides else "kohort"
+    with running(side) as broker:
+        spark = kohort.spark.session("bench", "local[2]", config)
+        try:
+            bench = Bench(spark, broker.bootstrap_servers, sizes, readers)
+            with WorkerMemory(os.getpid()) as memory:
+                tables = list(main_tables(bench))
+                tables.append(scaling_table(bench))
+        finally:
+            spark.stop()
+    notes.append(f"broker: {'Apache Kafka' if side == 'kafka' else 'kohort'}")
+    notes.append(f"a Python worker of kohort's source used at most {memory.most_bytes / 2**20:.0f} MB")
+    for table in tables:
+        table.notes = notes
+    return tables
