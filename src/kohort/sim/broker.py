@@ -1,0 +1,211 @@
+"""The broker's host: drives the real core turn by turn, and lets it crash, stall, restart and lose its disk's cache."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from kohort.broker.config import BrokerConfig
+from kohort.broker.connection import Connection
+from kohort.broker.core import Core
+from kohort.broker.groups import GroupService
+from kohort.sim.network import Link
+from kohort.sim.scheduler import Event
+from kohort.storage.memory import MemoryLog
+from kohort.storage.store import MemoryStore
+
+if TYPE_CHECKING:
+    from kohort.sim.world import World
+
+
+class ObservedGroups(GroupService):
+    """The real service; the trace sees its events and what it answers."""
+
+    def __init__(self, core: Core, world: World) -> None:
+        super().__init__(core)
+        self._world = world
+        self._asked: dict[Any, Any] = {}
+
+    def _handle(self, core: Core, call: Any, message: Any, now_ms: int) -> None:
+        self._asked[call] = message
+        self._world.trace.asked(self.coordinator, call, message)
+        super()._handle(core, call, message, now_ms)
+
+    def _answer(self, now_ms: int) -> None:
+        for call, response in self._effects.replies:
+            self._world.trace.answered(self.coordinator, call, self._asked.pop(call, None), response)
+        super()._answer(now_ms)
+
+    def _publish(self, now_ms: int) -> None:
+        for event in self._effects.events:
+            self._world.trace.group_event(event)
+        super()._publish(now_ms)
+
+
+class SimBroker:
+    def __init__(self, world: World, config: dict[str, Any]) -> None:
+        self._world = world
+        self._scheduler = world.scheduler
+        self._random: Random = world.random_for("broker")
+        self._config = config
+        self.store = MemoryStore()
+        self.core: Core | None = None
+        self.restarts = 0
+        self._links: dict[Connection, Link] = {}
+        self._turn_open = False
+        self._timer: Event | None = None
+        self._stalled_until_ms = 0
+        self._epoch = 0  # of this life: what was scheduled in an earlier one no longer counts
+
+    @property
+    def up(self) -> bool:
+        return self.core is not None
+
+    # Life.
+
+    def start(self) -> None:
+        if self.core is not None:
+            return
+        self._epoch += 1
+        self.core = Core(
+            BrokerConfig(self._config),
+            self.store,
+            random_bytes=self._random.randbytes,
+            groups=lambda core: ObservedGroups(core, self._world),
+            wake=self._wake,
+        )
+        self.core.host, self.core.port = "broker", 9092
+        self.core.start(self._scheduler.now_ms)
+        self._world.trace.broker_started(self)
+        self._end_turn_soon()
+
+    def crash(self, *, power_loss: bool) -> None:
+        """The process is gone; with a power loss so is what the disk had not synced."""
+        if self.core is None:
+            return
+        self.core = None
+        self.restarts += 1
+        self._epoch += 1
+        self._turn_open = False
+        self._timer = None
+        self._stalled_until_ms = 0
+        self.store.crash(lose_unflushed=power_loss)
+        for log in self.store.logs.values():
+            assert isinstance(log, MemoryLog)
+            log.faults.append_errors.clear()
+            log.faults.hold_flushes = False
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.broker_closed = True
+            if not link.client_closed:
+                link.client_closed = True
+                self._scheduler.after(self._world.network.delay_ms(), link.on_closed, "the broker is gone")
+
+    def stall(self, duration_ms: int) -> None:
+        self._stalled_until_ms = max(self._stalled_until_ms, self._scheduler.now_ms + duration_ms)
+
+    # The disk.
+
+    def fail_next_append(self) -> None:
+        logs = sorted(self.store.logs)
+        if logs:
+            log = self.store.logs[self._random.choice(logs)]
+            assert isinstance(log, MemoryLog)
+            log.faults.append_errors.append(self._random.choice([errno.ENOSPC, errno.EIO]))
+
+    def slow_disk(self, duration_ms: int) -> None:
+        for log in self.store.logs.values():
+            assert isinstance(log, MemoryLog)
+            log.faults.hold_flushes = True
+        self._scheduler.after(duration_ms, self._disk_recovers, self._epoch)
+
+    def _disk_recovers(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            return
+        for log in self.store.logs.values():
+            assert isinstance(log, MemoryLog)
+            log.faults.hold_flushes = False
+            log.release_flushes()
+
+    # The network.
+
+    def accept(self, link: Link) -> bool:
+        if self.core is None:
+            return False
+        link.connection = Connection(link.host, link)
+        self._links[link.connection] = link
+        return True
+
+    def receive(self, link: Link, data: bytes) -> None:
+        if self._postponed(self.receive, link, data) or self.core is None:
+            return
+        self.core.receive(link.connection, data[4:], self._scheduler.now_ms)
+        self._end_turn_soon()
+
+    def disconnected(self, link: Link) -> None:
+        if self.core is not None and self._links.pop(link.connection, None) is not None:
+            self.core.connection_lost(link.connection, self._scheduler.now_ms)
+            self._end_turn_soon()
+
+    def _postponed(self, action: Any, *arguments: Any) -> bool:
+        """A stalled process does nothing; what arrives waits in its buffers."""
+        if self._scheduler.now_ms >= self._stalled_until_ms:
+            return False
+        self._scheduler.at(self._stalled_until_ms, self._resumed, self._epoch, action, arguments)
+        return True
+
+    def _resumed(self, epoch: int, action: Any, arguments: tuple[Any, ...]) -> None:
+        if epoch == self._epoch:
+            action(*arguments)
+
+    # Turns.
+
+    def _wake(self) -> None:
+        self._end_turn_soon()
+
+    def _end_turn_soon(self) -> None:
+        if not self._turn_open:
+            self._turn_open = True
+            self._scheduler.at(self._scheduler.now_ms, self._end_turn, self._epoch)
+
+    def _end_turn(self, epoch: int) -> None:
+        if epoch != self._epoch or self.core is None:
+            return
+        if self._postponed(self._end_turn, epoch):
+            return
+        self._turn_open = False
+        core, now_ms = self.core, self._scheduler.now_ms
+        for connection in core.flush(now_ms):
+            link = self._links.get(connection)
+            if link is None:
+                continue
+            if parts := connection.take_output():
+                link.to_client(b"".join(parts))
+            if connection.closed:
+                del self._links[connection]
+                link.close_by_broker()
+        for job in core.take_jobs():
+            job.run()
+            core.job_done(job, None, now_ms)
+            self._end_turn_soon()
+        self._arm()
+
+    def _arm(self) -> None:
+        assert self.core is not None
+        due_ms = self.core.next_deadline()
+        if due_ms is None or (self._timer is not None and self._timer.action and self._timer.at_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._scheduler.at(due_ms, self._on_time, self._epoch)
+
+    def _on_time(self, epoch: int) -> None:
+        if epoch != self._epoch or self.core is None:
+            return
+        if self._postponed(self._on_time, epoch):
+            return
+        self._timer = None
+        self.core.on_time(self._scheduler.now_ms)
+        self._turn_open = True
+        self._end_turn(epoch)

@@ -1,0 +1,27 @@
+"""One file a property that must hold whatever goes wrong. A checker that catches no mutation has no place here."""
+
+from kohort.sim.checkers.durability import CommitDurability, RecordDurability
+from kohort.sim.checkers.handover import HandOver
+from kohort.sim.checkers.legality import Legality
+from kohort.sim.checkers.liveness import Liveness
+from kohort.sim.checkers.memory import Memory
+from kohort.sim.checkers.order import Order
+from kohort.sim.checkers.ownership import Ownership
+from kohort.sim.checkers.processing import Processing
+from kohort.sim.trace import Checker
+
+ALL: tuple[type[Checker], ...] = (
+    Ownership,
+    Processing,
+    RecordDurability,
+    CommitDurability,
+    Order,
+    HandOver,
+    Legality,
+    Liveness,
+    Memory,
+)
+
+
+def all_checkers() -> list[Checker]:
+    return [make() for make in ALL]

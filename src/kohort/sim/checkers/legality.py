@@ -1,0 +1,95 @@
+"""Every answer of the coordinator is one that its state allows, and every move of a group is in the table of moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, TRANSITIONS, GroupState
+from kohort.coordinator.events import GroupEvent, GroupLoaded, StateChanged
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest
+from kohort.sim.broker import SimBroker
+from kohort.sim.trace import Checker
+
+if TYPE_CHECKING:
+    from kohort.broker.connection import Call
+    from kohort.coordinator.coordinator import Coordinator
+
+BY_NAME = {state.value: state for state in GroupState}
+
+
+class Legality(Checker):
+    def __init__(self) -> None:
+        self._states: dict[str, GroupState] = {}
+        self._may_commit: dict[Any, bool] = {}
+
+    def broker_started(self, broker: SimBroker) -> None:
+        self._states.clear()
+        self._may_commit.clear()
+
+    def group_event(self, event: GroupEvent) -> None:
+        if isinstance(event, GroupLoaded):
+            self._states[event.group_id] = BY_NAME[event.state]
+        elif isinstance(event, StateChanged):
+            before, after = BY_NAME[event.from_state], BY_NAME[event.to_state]
+            known = self._states.get(event.group_id, EMPTY)
+            if known is not before and known is not DEAD:
+                self.fail(f"{event.group_id} moves from {before.value}, but it was {known.value}")
+            if after not in TRANSITIONS[before]:
+                self.fail(f"{event.group_id} moves from {before.value} to {after.value}")
+            self._states[event.group_id] = after
+
+    def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
+        """A commit is judged by the state it meets, not by the one in which its record is stored."""
+        if isinstance(message, OffsetCommitRequest):
+            group = coordinator.group(message.group_id)
+            member_id, generation = message.member_id, message.generation_id_or_member_epoch
+            self._may_commit[call] = group is not None and (
+                (generation < 0 and group.state is EMPTY)
+                or (
+                    member_id in group.members
+                    and generation == group.generation
+                    and group.state is not COMPLETING_REBALANCE
+                    and group.members[member_id].instance_id == message.group_instance_id
+                )
+            )
+
+    def answered(self, coordinator: Coordinator, call: Call, message: Any, response: Any) -> None:
+        if isinstance(message, OffsetCommitRequest):
+            self._commit(call, message, response)
+        elif isinstance(message, HeartbeatRequest) and response.error_code == ErrorCode.NONE:
+            self._member_request(coordinator, "Heartbeat", message, (STABLE, COMPLETING_REBALANCE))
+        elif isinstance(message, SyncGroupRequest) and response.error_code == ErrorCode.NONE:
+            self._member_request(coordinator, "SyncGroup", message, (STABLE,))
+            stored = coordinator.group(message.group_id).members[message.member_id].assignment  # type: ignore[union-attr]
+            if response.assignment != stored:
+                self.fail(f"{message.member_id} is told another assignment than the one stored")
+        elif isinstance(message, JoinGroupRequest) and response.error_code == ErrorCode.NONE:
+            group = coordinator.group(message.group_id)
+            if group is None or response.member_id not in group.members:
+                self.fail(f"{response.member_id} joined {message.group_id}, which does not know it")
+            elif response.generation_id != group.generation or group.state not in (COMPLETING_REBALANCE, STABLE):
+                self.fail(f"a join is answered with generation {response.generation_id} while {group} is {group.state}")
+
+    def _commit(self, call: Call, message: Any, response: Any) -> None:
+        accepted = any(p.error_code == ErrorCode.NONE for topic in response.topics for p in topic.partitions)
+        if accepted and not self._may_commit.pop(call, True):
+            self.fail(
+                f"a commit of {message.member_id!r} in generation {message.generation_id_or_member_epoch} of "
+                f"{message.group_id} was accepted"
+            )
+
+    def _member_request(self, coordinator: Coordinator, api: str, message: Any, states: tuple[GroupState, ...]) -> None:
+        group = coordinator.group(message.group_id)
+        if group is None:
+            if not coordinator.is_loaded(coordinator.partition_for(message.group_id)):
+                return  # while a group is loaded its members are believed
+            self.fail(f"{api} of {message.member_id} was accepted, there is no group {message.group_id}")
+            return
+        if message.member_id not in group.members or message.generation_id != group.generation:
+            self.fail(
+                f"{api} of {message.member_id} in generation {message.generation_id} was accepted; the group is in "
+                f"{group.generation} with {sorted(group.members)}"
+            )
+        if group.state not in states:
+            self.fail(f"{api} of {message.member_id} was accepted while {message.group_id} is {group.state.value}")

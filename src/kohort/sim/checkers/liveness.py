@@ -1,0 +1,30 @@
+"""When the faults are over every group becomes stable with everybody in it, and nobody waits for an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kohort.client.states import MemberState
+from kohort.coordinator.classic.states import STABLE
+from kohort.sim.trace import Checker
+
+
+class Liveness(Checker):
+    def settled(self, world: Any) -> None:
+        coordinator = world.broker.core.groups.coordinator
+        for member in world.members():
+            if member.member.state is not MemberState.STABLE:
+                told = "; ".join(text for _, text in list(member.member.story)[-3:])
+                self.fail(f"{member} is {member.member.state.value} ({member.member.step.value}); {told}")
+            group = coordinator.group(member.group_id)
+            if group is None or group.state is not STABLE:
+                self.fail(f"{member.group_id} is {group.state.value if group else 'gone'}, not Stable")
+            if member.member.member_id not in group.members:
+                self.fail(f"{member} believes to be in {member.group_id}, which does not know it")
+        for group_id, group in coordinator.groups.items():
+            expected = {member.member.member_id for member in world.members() if member.group_id == group_id}
+            if strangers := set(group.members) - expected:
+                self.fail(f"{group_id} still has members that are gone: {sorted(strangers)}")
+            for member in group.members.values():
+                if member.parked_join is not None or member.parked_sync is not None:
+                    self.fail(f"{member} still waits for an answer in stable {group_id}")

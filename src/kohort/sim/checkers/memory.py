@@ -1,0 +1,26 @@
+"""When everybody has gone nothing of them is left: no members, no parked requests, no timers but the broker's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kohort.sim.trace import Checker
+
+TIMERS_OF_ITS_OWN = 1  # the look for expired offsets
+STALE_TIMERS = 50  # cancelled ones that have not surfaced yet
+
+
+class Memory(Checker):
+    def finished(self, world: Any) -> None:
+        core = world.broker.core
+        coordinator = core.groups.coordinator
+        for group_id, group in coordinator.groups.items():
+            if group.members or group.pending_members:
+                self.fail(f"{group_id} keeps {sorted(group.members)} and {sorted(group.pending_members)}")
+            for timer in (group.join_timer, group.sync_timer):
+                if timer.at_ms is not None:
+                    self.fail(f"{timer} of the empty {group_id} is still set")
+        if len(core.purgatory):
+            self.fail(f"{len(core.purgatory)} fetches are still parked")
+        if (entries := coordinator.timer_entries) > TIMERS_OF_ITS_OWN + STALE_TIMERS:
+            self.fail(f"{entries} entries are still in the timer queue")

@@ -1,0 +1,91 @@
+"""A run's options, drawn from its seed. Each can be overridden, which is how a failure is shrunk to what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import Any
+
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky,range", "range,roundrobin")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Intervals are the mean time between two faults of a kind; 0 means never."""
+
+    minutes: float = 5.0
+    groups: int = 3
+    members: int = 20
+    topics: int = 3
+    max_partitions: int = 8
+    producers: int = 2
+    produce_every_ms: int = 400
+    assignors: tuple[str, ...] = ("cooperative-sticky",)
+    static_share: float = 0.3
+    manual_commit_share: float = 0.5
+    session_timeout_ms: int = 10_000
+    max_poll_interval_ms: int = 30_000
+    max_delay_ms: int = 20
+    initial_rebalance_delay_ms: int = 0
+    fsync_always: bool = False
+    broker_crash_every_ms: int = 60_000
+    power_loss_share: float = 0.0
+    broker_stall_every_ms: int = 60_000
+    disk_error_every_ms: int = 30_000
+    slow_disk_every_ms: int = 60_000
+    connection_loss_every_ms: int = 10_000
+    partition_every_ms: int = 30_000
+    member_crash_every_ms: int = 20_000
+    member_stall_every_ms: int = 30_000
+    late_poll_every_ms: int = 60_000
+    member_leave_every_ms: int = 30_000
+    resubscribe_every_ms: int = 40_000
+    grow_every_ms: int = 60_000
+
+    @classmethod
+    def from_seed(cls, seed: int, **overrides: Any) -> Options:
+        random = Random(f"options {seed}")
+
+        def interval(low_ms: int, high_ms: int) -> int:
+            """A third of the runs go without a fault of a kind, so that the others show more clearly."""
+            return 0 if random.random() < 0.33 else random.randint(low_ms, high_ms)
+
+        fsync_always = random.random() < 0.5
+        drawn = cls(
+            groups=random.randint(1, 3),
+            members=random.choice([3, 6, 10, 20]),
+            topics=random.randint(1, 3),
+            max_partitions=random.choice([2, 4, 8]),
+            producers=random.randint(1, 2),
+            produce_every_ms=random.choice([200, 400, 1000]),
+            assignors=tuple(random.choice(ASSIGNORS) for _ in range(3)),
+            static_share=random.choice([0.0, 0.3, 1.0]),
+            manual_commit_share=random.choice([0.0, 0.5, 1.0]),
+            session_timeout_ms=random.choice([6_000, 10_000, 30_000]),
+            max_poll_interval_ms=random.choice([15_000, 30_000, 60_000]),
+            max_delay_ms=random.choice([2, 20, 200]),
+            initial_rebalance_delay_ms=random.choice([0, 0, 3000]),
+            fsync_always=fsync_always,
+            broker_crash_every_ms=interval(15_000, 120_000),
+            power_loss_share=0.5 if fsync_always else 0.0,
+            broker_stall_every_ms=interval(20_000, 120_000),
+            disk_error_every_ms=interval(5_000, 60_000),
+            slow_disk_every_ms=interval(20_000, 120_000) if fsync_always else 0,
+            connection_loss_every_ms=interval(2_000, 30_000),
+            partition_every_ms=interval(10_000, 90_000),
+            member_crash_every_ms=interval(5_000, 60_000),
+            member_stall_every_ms=interval(10_000, 90_000),
+            late_poll_every_ms=interval(20_000, 120_000),
+            member_leave_every_ms=interval(10_000, 90_000),
+            resubscribe_every_ms=interval(20_000, 120_000),
+            grow_every_ms=interval(30_000, 120_000),
+        )
+        return replace(drawn, **overrides)
+
+    def faults(self) -> list[str]:
+        """The names of the options that are intervals of faults and not off."""
+        return [
+            f.name
+            for f in fields(self)
+            if f.name.endswith("_every_ms") and "produce" not in f.name and getattr(self, f.name)
+        ]

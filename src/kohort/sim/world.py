@@ -1,0 +1,234 @@
+"""One run: builds the world from its options, lets it go wrong for a while, heals it, and asks the checkers."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from kohort.client.types import TopicPartition
+from kohort.protocol.errors import ErrorCode
+from kohort.sim.broker import SimBroker
+from kohort.sim.member import SimMember
+from kohort.sim.nemesis import Nemesis
+from kohort.sim.network import Network
+from kohort.sim.options import Options
+from kohort.sim.producer import SimProducer
+from kohort.sim.scheduler import Scheduler
+from kohort.sim.trace import Checker, CommitAttempt, Trace
+
+START_MS = 1_700_000_000_000
+SETTLE_MS = 240_000
+
+
+class Slot:
+    """A place in a group that some consumer fills, one life after another; a static one keeps its instance id."""
+
+    def __init__(self, world: World, index: int, group_id: str, assignors: str, random: Random) -> None:
+        options = world.options
+        self._world = world
+        self._index = index
+        self._group_id = group_id
+        self._assignors = assignors
+        self._instance_id = f"static-{index}" if random.random() < options.static_share else None
+        self._manual_commit = random.random() < options.manual_commit_share
+        self._topics = world.random_topics(random)
+        self._lives = 0
+        self._away = False
+        self.member: SimMember | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.member is not None and self.member.alive and not self.member.leaving
+
+    def fill(self) -> None:
+        self._away = False
+        if self.member is not None and self.member.alive:
+            if not self.member.leaving:
+                return
+            self.member.crash()
+        self._lives += 1
+        name = f"m{self._index}.{self._lives}"
+        self.member = SimMember(
+            self._world,
+            name,
+            self._group_id,
+            self._topics,
+            self._assignors,
+            self._instance_id,
+            self._manual_commit,
+        )
+        self.member.start()
+
+    def crash(self, away_ms: int) -> None:
+        if self.member is not None and not self._away:
+            self.member.crash()
+            self._replace_after(away_ms)
+
+    def leave(self, away_ms: int) -> None:
+        if self.member is not None and not self._away:
+            self.member.leave()
+            self._replace_after(away_ms)
+
+    def _replace_after(self, away_ms: int) -> None:
+        self._away = True
+        self._world.scheduler.after(away_ms, self._return)
+
+    def _return(self) -> None:
+        if self._away and not self._world.closing:
+            self.fill()
+
+    def resubscribe(self, topics: frozenset[str]) -> None:
+        self._topics = topics
+        if self.member is not None:
+            self.member.resubscribe(topics)
+
+    def close(self) -> None:
+        if self.member is not None:
+            self.member.leave()
+
+
+class World:
+    def __init__(self, seed: int, options: Options, checkers: list[Checker]) -> None:
+        self.seed = seed
+        self.options = options
+        self.scheduler = Scheduler(START_MS)
+        self.trace = Trace(self.scheduler, checkers)
+        self.network = Network(self.scheduler, self.random_for("network"), options.max_delay_ms)
+        self.broker = SimBroker(self, self._broker_config())
+        self.network.broker = self.broker
+        self.closing = False
+        self._random = self.random_for("world")
+        self._attempts = 0
+        self.broker.start()
+        self.topics: dict[str, int] = {}
+        for index in range(options.topics):
+            self._create_topic(f"t{index}", self._random.randint(1, options.max_partitions))
+        self.slots = self._make_slots()
+        self.producers = [SimProducer(self, f"p{index}") for index in range(options.producers)]
+
+    def _broker_config(self) -> dict[str, Any]:
+        options = self.options
+        return {
+            "offsets.topic.num.partitions": 3,
+            "group.initial.rebalance.delay.ms": options.initial_rebalance_delay_ms,
+            "log.flush.interval.messages": 1 if options.fsync_always else 2**63 - 1,
+        }
+
+    def _make_slots(self) -> list[Slot]:
+        options = self.options
+        group_of = [index % options.groups for index in range(options.members)]
+        return [
+            Slot(self, index, f"g{group}", options.assignors[group % len(options.assignors)], self._random)
+            for index, group in enumerate(group_of)
+        ]
+
+    def random_for(self, name: str) -> Random:
+        """Chance for one part of the world, so that a change in one does not shift all others."""
+        return Random(f"{self.seed} {name}")
+
+    # What is there.
+
+    def _create_topic(self, name: str, partitions: int) -> None:
+        assert self.broker.core is not None
+        self.broker.core.topics.now_ms = self.scheduler.now_ms
+        self.broker.core.topics.create(name, partitions)
+        self.topics[name] = partitions
+
+    def grow_a_topic(self) -> None:
+        core = self.broker.core
+        name = self._random.choice(sorted(self.topics))
+        if core is None or self.topics[name] >= self.options.max_partitions:
+            return
+        core.topics.now_ms = self.scheduler.now_ms
+        core.topics.grow(core.topics.by_name[name], self.topics[name] + 1)
+        self.topics[name] += 1
+
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
+
+    def random_topics(self, random: Random) -> frozenset[str]:
+        names = sorted(self.topics)
+        return frozenset(names if random.random() < 0.6 else random.sample(names, random.randint(1, len(names))))
+
+    def random_slot(self, random: Random) -> Slot | None:
+        alive = [slot for slot in self.slots if slot.alive]
+        return random.choice(alive) if alive else None
+
+    def member_names(self) -> list[str]:
+        return [slot.member.name for slot in self.slots if slot.member is not None and slot.member.alive]
+
+    def producer_names(self) -> list[str]:
+        return [producer.name for producer in self.producers]
+
+    def members(self) -> list[SimMember]:
+        return [slot.member for slot in self.slots if slot.member is not None and slot.alive]
+
+    # Commits, seen from outside.
+
+    def commit_attempt(self, member: SimMember, request: Any) -> CommitAttempt:
+        self._attempts += 1
+        offsets = {
+            TopicPartition(self._name_of(topic), partition.partition_index): partition.committed_offset
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        attempt = CommitAttempt(
+            self._attempts, request.group_id, member.name, request.generation_id_or_member_epoch, offsets
+        )
+        self.trace.commit_sent(attempt)
+        return attempt
+
+    def commit_answered(self, attempt: CommitAttempt, response: Any) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE:
+                    tp = TopicPartition(self._name_of(topic), partition.partition_index)
+                    attempt.acked.add(tp)
+                    self.trace.commit_acked(attempt, tp)
+
+    def _name_of(self, topic: Any) -> str:
+        if topic.name:
+            return topic.name
+        by_id = {topic_id: name for name, topic_id in self.broker.store.topic_ids.items()}
+        return by_id[bytes(topic.topic_id)]
+
+    # The run.
+
+    def run(self) -> None:
+        scheduler, options = self.scheduler, self.options
+        for slot in self.slots:
+            scheduler.after(self._random.randint(0, 5_000), slot.fill)
+        for producer in self.producers:
+            producer.start()
+        nemesis = Nemesis(self)
+        scheduler.run(START_MS + int(options.minutes * 60_000))
+        nemesis.stop()
+        self._heal()
+        self._settle()
+        self.trace.settled(self)
+        self._close()
+        self.trace.finished(self)
+
+    def _heal(self) -> None:
+        """Faults are over: everything is up again, what stalls wakes up by itself."""
+        self.network.heal_all()
+        self.broker.start()
+        for log in self.broker.store.logs.values():
+            log.faults.append_errors.clear()  # type: ignore[attr-defined]
+        for producer in self.producers:
+            producer.stop()
+
+    def _settle(self) -> None:
+        """Time for sessions to end, rebalances to complete and everything that was produced to be read."""
+        longest = max(self.options.session_timeout_ms, 2 * self.options.max_poll_interval_ms)
+        self.scheduler.run(self.scheduler.now_ms + 60_000)
+        for slot in self.slots:
+            if not slot.alive:
+                slot.fill()
+        self.scheduler.run(self.scheduler.now_ms + SETTLE_MS + 2 * longest)
+
+    def _close(self) -> None:
+        self.closing = True
+        for slot in self.slots:
+            slot.close()
+        self.scheduler.run(self.scheduler.now_ms + 60_000 + 2 * self.options.session_timeout_ms)
