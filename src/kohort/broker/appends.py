@@ -124,7 +124,8 @@ class Appends:
             for append in appends:
                 append.fail(error.code, error.message)
             return
-        self.grown.add(partition)
+        if not partition.log.config.flush_every_append:
+            self.grown.add(partition)
         offset = done.base_offset
         for append in appends:
             append.base_offset = offset
@@ -154,6 +155,8 @@ class Appends:
             for append in appends:
                 if error is not None:
                     append.fail(error.code, error.message)
+                else:
+                    self.grown.add(append.partition)
                 append.owner.appended(append, now_ms)
 
 

@@ -338,6 +338,8 @@ class Catalog:
             if log is None:
                 log = self.store.create(topic.name, index, topic.topic_id, topic.config, now_ms=self.now_ms)
             log.producer_expiration_ms = self.config["producer.id.expiration.ms"]
+            if log.high_watermark < log.end_offset:
+                log.flush()  # survivors of a crash; nobody waits for their flush any more
             topic.partitions.append(Partition(topic, index, log, epoch))
 
     def _delete_log(self, partition: Partition) -> None:

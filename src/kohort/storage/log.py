@@ -51,14 +51,14 @@ class Compaction(ABC):
 
 
 class Log(ABC):
-    """One topic partition. `start_offset <= last_stable_offset <= end_offset`, `durable_offset <= end_offset`."""
+    """One topic partition. `start_offset <= last_stable_offset <= high_watermark <= end_offset`."""
 
     topic: str
     partition: int
     config: LogConfig
     producers: ProducerStates
     start_offset: int
-    end_offset: int  # the next offset to be written; with a single replica also the high watermark
+    end_offset: int  # the next offset to be written
     durable_offset: int  # records below it survive a power cut
 
     @property
@@ -72,8 +72,14 @@ class Log(ABC):
 
     @property
     @abstractmethod
+    def high_watermark(self) -> int:
+        """Where every consumer must stop: the end, or with `flush.messages=1` what is on disk, so that nobody acts on a
+        record that a power cut takes back."""
+
+    @property
+    @abstractmethod
     def last_stable_offset(self) -> int:
-        """Where a read_committed consumer must stop: the first offset of the oldest open transaction, or the end."""
+        """Where a read_committed consumer must stop: the first offset of the oldest open transaction, or the high watermark."""
 
     @abstractmethod
     def append(self, data: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:

@@ -53,6 +53,8 @@ class SegmentedLog(Log):
     def configure(self, config: LogConfig) -> None:
         self.config = config
         self._use(config)
+        if self.high_watermark < self.end_offset:
+            self.flush()  # what was readable stays readable when flush.messages becomes 1
 
     def _use(self, config: LogConfig) -> None:
         self._segment_bytes = config.segment_bytes
@@ -71,9 +73,13 @@ class SegmentedLog(Log):
         return self.epochs.latest
 
     @property
+    def high_watermark(self) -> int:
+        return self.durable_offset if self._flush_messages == 1 else self.end_offset
+
+    @property
     def last_stable_offset(self) -> int:
-        unstable = self.producers.first_unstable_offset
-        return self.end_offset if unstable is None else max(unstable, self.start_offset)
+        unstable, end = self.producers.first_unstable_offset, self.high_watermark
+        return end if unstable is None else min(max(unstable, self.start_offset), end)
 
     @property
     def active(self) -> Segment:

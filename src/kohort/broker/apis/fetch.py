@@ -142,17 +142,17 @@ class Read:
         if asked.last_fetched_epoch >= 0 and (diverging := _diverging(partition, asked)):
             self.urgent = True
             return diverging
-        end = log.end_offset
+        end = log.high_watermark
         limit = log.last_stable_offset if self._fetch.committed else end
         offset = asked.fetch_offset
         records: Any = _NO_RECORDS
         if offset < limit:
             try:
-                records = self._records(log, offset, asked.max_bytes, limit if limit != end else None)
+                records = self._records(log, offset, asked.max_bytes, limit if limit != log.end_offset else None)
             except KafkaError as error:
                 self.urgent = True
                 return _error(asked, self._storage_error(error))
-        elif offset > end:
+        elif offset > log.end_offset:
             self.urgent = True
             return _error(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
         row = row_of(
@@ -261,7 +261,7 @@ def _is_quiet(asked: FetchPartition) -> bool:
         return False
     log = partition.log
     return (
-        asked.fetch_offset == log.end_offset == asked.high_watermark
+        asked.fetch_offset == log.high_watermark == asked.high_watermark
         and asked.log_start_offset == log.start_offset
         and asked.current_leader_epoch in (-1, partition.leader_epoch)
     )
@@ -298,7 +298,7 @@ def _diverging(partition: Partition, asked: FetchPartition) -> Any:
     log = partition.log
     return messages.FetchResponse.PartitionData(
         partition_index=asked.index,
-        high_watermark=log.end_offset,
+        high_watermark=log.high_watermark,
         log_start_offset=log.start_offset,
         diverging_epoch=messages.FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end),
         aborted_transactions=None,
@@ -346,7 +346,7 @@ def _cold_reads(fetch: PendingFetch) -> list[Callable[[], None]]:
     reads, left = [], fetch.max_bytes
     for asked in fetch.asked:
         partition = asked.partition
-        if partition is None or asked.fetch_offset >= partition.log.end_offset or left <= 0:
+        if partition is None or asked.fetch_offset >= partition.log.high_watermark or left <= 0:
             continue
         size = min(asked.max_bytes, left)
         left -= size

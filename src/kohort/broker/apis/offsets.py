@@ -74,7 +74,7 @@ def _list_one(row: Any, partition: Partition | None, asked: Any, committed: bool
 
 def _find(partition: Partition, timestamp: int, committed: bool) -> Found:
     log = partition.log
-    end = log.last_stable_offset if committed else log.end_offset
+    end = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:
         return Found(end, -1, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -249,8 +249,8 @@ def _delete_before(core: Core, name: str, asked: Any, now_ms: int) -> int:
     log = partition.log
     if log.config.compact and not log.config.delete:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
-    offset = log.end_offset if asked.offset == _HIGH_WATERMARK else asked.offset
-    if not 0 <= offset <= log.end_offset:
+    offset = log.high_watermark if asked.offset == _HIGH_WATERMARK else asked.offset
+    if not 0 <= offset <= log.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     start = log.delete_records_before(offset)
     core.changed([partition], now_ms)
