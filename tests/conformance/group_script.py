@@ -137,7 +137,7 @@ class Script:
         generation: int = 0,
         instance: str | None = None,
         protocol_type: str | None = "consumer",
-        protocol_name: str | None = None,
+        protocol_name: str | None = "own",
         assign: str = "all",
         group_id: str | None = None,
     ) -> None:
@@ -158,7 +158,11 @@ class Script:
                 member_id=member_id(who, member),
                 group_instance_id=instance or None,
                 protocol_type=protocol_type if version >= 5 else None,
-                protocol_name=protocol_name if version >= 5 else None,
+                protocol_name=None
+                if version < 5
+                else who.protocol or "range"
+                if protocol_name == "own"
+                else protocol_name,
                 assignments=[
                     entry(member_id=m, assignment=f"for {owners.get(m)}".encode()) for m in given if who.is_leader
                 ],

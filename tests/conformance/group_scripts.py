@@ -199,7 +199,8 @@ def sync_with_another_protocol(s: Script) -> None:
     s.enter("a")
     s.sync("a", version=5, protocol_type="connect")
     s.sync("a", version=5, protocol_name="sticky")
-    s.sync("a", version=5, protocol_type=None, protocol_name="range")
+    s.sync("a", version=5, protocol_type=None)
+    s.sync("a", version=5, protocol_name=None)
     s.sync("a", version=5, protocol_name="range")
     s.sync("a", version=5, protocol_name="sticky")
 

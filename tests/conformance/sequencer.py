@@ -2,7 +2,7 @@
 
 Two brokers that behave alike give equal transcripts: ids, which differ by nature, are replaced by names, and nothing
 depends on time. After each request the broker is asked to describe the group until everything sent before has been
-handled: three questions in a row, since a broker may pick up two sockets that are ready in any order. JoinGroup and
+handled: three equal answers in a row, since a broker may pick up two sockets that are ready in any order. JoinGroup and
 SyncGroup may stay unanswered; their answers are written down at the step that brings them.
 """
 
@@ -32,6 +32,7 @@ class Actor:
     name: str
     ids: list[str] = field(default_factory=list)
     generation: int = -1
+    protocol: str | None = None
     is_leader: bool = False
     members: list[str] = field(default_factory=list)
 
@@ -172,7 +173,11 @@ class Play:
         return self.player.control.call(DescribeGroupsRequest(groups=[self.group_id]), 5).groups[0]
 
     def _barrier(self) -> Any:
-        return [self._describe() for _ in range(BARRIERS)][-1]
+        """Ask until the answer has stayed the same for as many questions as it takes to be sure."""
+        answers = [self._describe() for _ in range(BARRIERS)]
+        while any(answer != answers[-1] for answer in answers[-BARRIERS:]):
+            answers.append(self._describe())
+        return answers[-1]
 
     def _settle(self) -> list[tuple[int, Any, Any]]:
         """Let the broker finish what it was sent; the parked requests that this answered."""
@@ -223,6 +228,7 @@ class Play:
             actor.ids.append(answer.member_id)
         if answer.error_code == ErrorCode.NONE:
             actor.generation = answer.generation_id
+            actor.protocol = answer.protocol_name
             actor.is_leader = answer.leader == answer.member_id
             actor.members = [member.member_id for member in answer.members]
 
