@@ -79,7 +79,7 @@ class Log(ABC):
     @property
     @abstractmethod
     def last_stable_offset(self) -> int:
-        """Where a read_committed consumer must stop: the first offset of the oldest open transaction, or the high watermark."""
+        """Where a read_committed consumer must stop: at the oldest open transaction, or at the high watermark."""
 
     @abstractmethod
     def append(self, data: Buffer, *, leader_epoch: int, now_ms: int) -> Appended:
