@@ -84,6 +84,7 @@ class Rebalancer:
             answer = client.call(self._sync(generation, b""), 3)
             if answer.error_code == 0:
                 assert answer.assignment == b"generation %d" % generation
+                self.generation = self.syncing = generation
                 return
             assert answer.error_code == ErrorCode.ILLEGAL_GENERATION, answer
         pytest.fail(f"neither generation {self.generation} nor {self.syncing} of {self.group_id} is there")
