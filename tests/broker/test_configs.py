@@ -4,6 +4,7 @@ import pytest
 
 from kohort.broker.config import BrokerConfig, ConfigError, ConfigSource
 from kohort.broker.config_keys import BROKER_KEYS, TOPIC_DOCS
+from kohort.broker.reference import markdown
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.storage.config import CONFIG_KEYS
@@ -194,3 +195,8 @@ def test_alter_configs_replaces_everything():
     resource = request.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=[config])
     assert world.connect().call(request(resources=[resource]), 2).responses[0].error_code == 0
     assert topic.overrides == {"retention.ms": "9"}
+
+
+def test_the_reference_names_every_config():
+    text = markdown()
+    assert all(f"| `{name}` |" in text for name in (*BROKER_KEYS, *CONFIG_KEYS))

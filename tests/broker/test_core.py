@@ -113,8 +113,8 @@ def test_a_parked_fetch_of_a_lost_connection_is_forgotten():
     world.turn()
     assert len(world.core.purgatory) == 1
     world.core.connection_lost(client.connection, world.now_ms)
-    producer.produce("t", batch(b"a"))
     assert len(world.core.purgatory) == 0
+    producer.produce("t", batch(b"a"))
     assert client.answers == []
 
 

@@ -28,9 +28,9 @@ class BreakingProxy:
         while True:
             try:
                 client, _ = self._listener.accept()
+                broker = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
                 return
-            broker = socket.create_connection(("127.0.0.1", self.target))
             threading.Thread(target=self._forward, args=(client, broker, False), daemon=True).start()
             threading.Thread(target=self._forward, args=(broker, client, True), daemon=True).start()
 

@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kohort.broker.purgatory import Waiter
     from kohort.broker.table import Entry
 
 Part = bytes | bytearray | memoryview
@@ -52,6 +53,7 @@ class Connection:
         "raw_client_id",
         "shell",
         "software",
+        "waiters",
     )
 
     def __init__(self, host: str, shell: Any = None) -> None:
@@ -65,6 +67,7 @@ class Connection:
         self.client_id: str | None = ""
         self.software = ""
         self.last_active_ms = 0
+        self.waiters: dict[Waiter, None] = {}
 
     @property
     def closed(self) -> bool:

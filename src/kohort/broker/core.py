@@ -186,7 +186,7 @@ class Core:
             body = parts[0] if len(parts) == 1 else b"".join(parts)
             parts = [_head(flexible, len(body), call.correlation_id) + body]
         call.parts = parts
-        if connection.pending[0] is call:
+        if connection.pending and connection.pending[0] is call:
             self._drain(connection)
 
     def no_reply(self, call: Call) -> None:
@@ -215,9 +215,10 @@ class Core:
             self._dirty.append(connection)
 
     def connection_lost(self, connection: Connection, now_ms: int) -> None:
-        """The peer is gone; its parked requests are forgotten as they come up."""
+        """The peer is gone, and so are its waiting fetches; groups decide for themselves."""
         connection.close("the peer closed it")
         connection.out.clear()
+        self.purgatory.forget(connection)
         if self.groups is not None:
             self.groups.connection_lost(connection, now_ms)
 

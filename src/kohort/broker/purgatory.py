@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Protocol
 
+from kohort.broker.connection import Connection
 from kohort.broker.topics import Partition
 
 
@@ -16,6 +17,7 @@ class Waiter(Protocol):
     """A parked request."""
 
     done: bool
+    connection: Connection
 
     def partitions(self) -> Iterable[Partition]: ...
 
@@ -35,6 +37,7 @@ class Purgatory:
         self._sequence += 1
         self._alive += 1
         heapq.heappush(self._deadlines, (deadline_ms, self._sequence, waiter))
+        waiter.connection.waiters[waiter] = None
         for partition in waiter.partitions():
             partition.waiters[waiter] = None
 
@@ -54,9 +57,9 @@ class Purgatory:
                 waiter.try_complete(now_ms, expired=True)
                 self._remove(waiter)
 
-    def cancel(self, waiter: Waiter) -> None:
-        """Its client is gone."""
-        if not waiter.done:
+    def forget(self, connection: Connection) -> None:
+        """The client is gone."""
+        for waiter in list(connection.waiters):
             self._remove(waiter)
 
     def next_deadline(self) -> int | None:
@@ -67,6 +70,7 @@ class Purgatory:
     def _remove(self, waiter: Waiter) -> None:
         waiter.done = True
         self._alive -= 1
+        waiter.connection.waiters.pop(waiter, None)
         for partition in waiter.partitions():
             partition.waiters.pop(waiter, None)
         # Most waiters are completed by data long before their deadline: keep the heap in proportion to the living.

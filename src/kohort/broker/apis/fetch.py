@@ -33,6 +33,7 @@ class PendingFetch:
         "asked",
         "call",
         "committed",
+        "connection",
         "core",
         "done",
         "full",
@@ -45,6 +46,7 @@ class PendingFetch:
     def __init__(self, core: Core, call: Call, request: Any, asked: list[FetchPartition]) -> None:
         self.core = core
         self.call = call
+        self.connection = call.connection
         self.asked: Iterable[FetchPartition] = asked
         self.committed = request.isolation_level == _READ_COMMITTED
         self.max_bytes = min(request.max_bytes, core.config["fetch.max.bytes"])
@@ -59,7 +61,7 @@ class PendingFetch:
         return self._resolved
 
     def try_complete(self, now_ms: int, expired: bool) -> bool:
-        if self.call.connection.close_reason is not None:
+        if self.connection.close_reason is not None:
             return True
         read = Read(self)
         if not (expired or read.urgent or read.size >= self.min_bytes):
