@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kohort.broker.embedded import Broker
-    from kohort.client import Admin, AsyncConsumer, Consumer
+    from kohort.client import Admin, AsyncConsumer, Consumer, Producer
 
-__all__ = ["Admin", "AsyncConsumer", "Broker", "Consumer"]
+__all__ = ["Admin", "AsyncConsumer", "Broker", "Consumer", "Producer"]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -18,6 +18,7 @@ _HOMES = {
     "AsyncConsumer": "kohort.client",
     "Broker": "kohort.broker.embedded",
     "Consumer": "kohort.client",
+    "Producer": "kohort.client",
 }
 
 

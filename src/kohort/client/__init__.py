@@ -1,4 +1,4 @@
-"""Consumers and Admin: `Consumer` blocks, `AsyncConsumer` is for asyncio; `member` and `fetcher` are sans-IO cores.
+"""Consumer, Producer and Admin block, their Async twins are for asyncio; `member`, `fetcher`, `batching` are the cores.
 
 Names are imported on first use: the cores can be had without asyncio, threads or sockets.
 """
@@ -10,6 +10,7 @@ _HOMES = {
     "Admin": "admin",
     "AsyncAdmin": "admin_async",
     "AsyncConsumer": "consumer_async",
+    "AsyncProducer": "producer_async",
     "CommitFailedError": "errors",
     "ConfigError": "errors",
     "Consumer": "consumer",
@@ -23,9 +24,11 @@ _HOMES = {
     "OffsetAndMetadata": "types",
     "OffsetAndTimestamp": "types",
     "OffsetOutOfRangeError": "errors",
+    "Producer": "producer",
     "RebalanceInProgressError": "errors",
     "RebalanceListener": "listeners",
     "RecordError": "errors",
+    "RecordMetadata": "producer_async",
     "TopicPartition": "types",
 }
 

@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kohort.client.errors import ConfigError
 
@@ -257,23 +257,30 @@ SETTINGS: dict[str, Setting] = {
 class Config(Mapping[str, Any]):
     """Checked settings, read as `config["session.timeout.ms"]` or `config.session_timeout_ms`."""
 
+    SETTINGS: ClassVar[Mapping[str, Setting]] = SETTINGS
+
     def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = {name: setting.default for name, setting in SETTINGS.items()}
+        self._values = {name: setting.default for name, setting in self.SETTINGS.items()}
         self._given: set[str] = set()
         for given, value in values.items():
-            name = known_name(given)
+            name = known_name(given, self.SETTINGS)
             if name in self._given:
                 raise ConfigError(f"{name} is given twice")
             try:
-                self._values[name] = SETTINGS[name].parse(value)
+                self._values[name] = self.SETTINGS[name].parse(value)
             except ValueError as error:
                 raise ConfigError(f"{name}={value!r}: {error}") from None
             self._given.add(name)
         self._check()
 
-    def _check(self) -> None:
+    def _check_connection(self) -> None:
         if self["bootstrap.servers"] is None:
             raise ConfigError("bootstrap.servers is missing: pass bootstrap_servers='host:port'")
+        if self["security.protocol"].startswith("SASL") and not (self["sasl.username"] and self["sasl.password"]):
+            raise ConfigError(f"security.protocol={self['security.protocol']} needs sasl.username and sasl.password")
+
+    def _check(self) -> None:
+        self._check_connection()
         if self["heartbeat.interval.ms"] >= self["session.timeout.ms"]:
             raise ConfigError(
                 f"heartbeat.interval.ms={self['heartbeat.interval.ms']} must be lower than "
@@ -285,8 +292,6 @@ class Config(Mapping[str, Any]):
             raise ConfigError("group.instance.id must not be empty; leave it out for a dynamic member")
         if self["max.poll.records"] < 1:
             raise ConfigError("max.poll.records must be at least 1")
-        if self["security.protocol"].startswith("SASL") and not (self["sasl.username"] and self["sasl.password"]):
-            raise ConfigError(f"security.protocol={self['security.protocol']} needs sasl.username and sasl.password")
 
     def is_given(self, name: str) -> bool:
         """Whether the user set it (as opposed to the default)."""
@@ -308,10 +313,10 @@ class Config(Mapping[str, Any]):
         return len(self._values)
 
 
-def known_name(given: str) -> str:
+def known_name(given: str, settings: Mapping[str, Setting] = SETTINGS) -> str:
     """Kafka's dotted name for `session_timeout_ms`; an error that names the nearest one where there is none."""
     name = given.replace("_", ".")
-    if name in SETTINGS:
+    if name in settings:
         return name
-    near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, settings, n=1, cutoff=0.5)
     raise ConfigError(f"unknown configuration {given!r}" + (f"; did you mean {near[0]!r}?" if near else ""))

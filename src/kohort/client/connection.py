@@ -136,6 +136,15 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.write(b"".join(parts))
         return future
 
+    def send_only(self, request: Any, max_version: int | None = None) -> None:
+        """A request that gets no answer: Produce with acks=0."""
+        if self.closed is not None or self._transport is None:
+            raise NotConnectedError(f"the connection to {self.name} is closed: {self.closed}")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self.last_used = self._loop.time()
+        version = self.version_for(request, 0, max_version)
+        self._transport.write(b"".join(encode_request(self._correlation_id, self._client_id, version, request)))
+
     def _timed_out(self, request: Any, timeout_ms: int) -> None:
         self.close(f"no answer to {ApiKey(request.API_KEY).title} within {timeout_ms / 1000:g} s")
 

@@ -1,0 +1,87 @@
+"""Producer: the blocking API. Records are batched on the caller's thread and sent on a background thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kohort.client.background import LoopThread, blocking
+from kohort.client.errors import ConsumerClosedError
+from kohort.client.producer_async import AsyncProducer, Delivery, Headers
+from kohort.protocol.errors import KafkaError
+
+
+class Producer:
+    """Writes records, in batches, with retries that neither double nor reorder them.
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        producer.send("orders", b"...", key="customer-7")
+
+    Any number of threads may use one. Settings are Kafka's, dotted in `config` or underscored as keywords; keys and
+    values are bytes, str (UTF-8) or None.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self._async = AsyncProducer(config, **settings)
+        self._thread: LoopThread | None = LoopThread("kohort producer")
+        self._blocking_call(_start)
+
+    @property
+    def config(self) -> Any:
+        return self._async.config
+
+    def _blocking_call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if self._thread is None:
+            raise ConsumerClosedError("this producer was closed; create a new one")
+        return self._thread.call(method(self._async, *args, **kwargs))
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        try:
+            self.close()
+        except KafkaError:
+            if kind is None:
+                raise
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Take the record into a batch and return at once, unless metadata or room in the buffer must be waited for.
+
+        `result()` of the Delivery waits until it is stored. Without a partition, equal keys go to equal partitions as
+        with every Kafka client, and records without a key to one partition after the other.
+        """
+        if self._thread is None:
+            raise ConsumerClosedError("this producer was closed; create a new one")
+        producer = self._async
+        record, size = producer.record(value, key, headers, timestamp_ms)
+        while (delivery := producer.enqueue(topic, record, size, partition)) is None:
+            self._blocking_call(AsyncProducer.prepare, topic, size)
+        if producer.has_news:
+            producer._loop.call_soon_threadsafe(producer.pump)
+        return delivery
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, then disconnect; what is not stored within `timeout` seconds fails, and that is raised."""
+        if self._thread is not None:
+            try:
+                self._blocking_call(AsyncProducer.close, timeout)
+            finally:
+                self._thread.close()
+                self._thread = None
+
+    flush = blocking(AsyncProducer.flush)
+    partitions_for = blocking(AsyncProducer.partitions_for)
+
+
+async def _start(producer: AsyncProducer) -> None:
+    producer.start()

@@ -1,0 +1,392 @@
+"""AsyncProducer: batches over asyncio. The batching itself is in `batching`, the blocking API in `producer`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from kohort.client.batching import Batch, Batching, Outcome, Part, ProducerId, record_size
+from kohort.client.cluster import DATA, Cluster, Metadata
+from kohort.client.errors import ConsumerClosedError, KafkaTimeoutError, error_for
+from kohort.client.partitioner import Sticky, partition_for_key
+from kohort.client.producer_config import ProducerConfig
+from kohort.client.types import TopicPartition
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import InitProducerIdRequest
+from kohort.records.batch import Header, Record
+
+LAST_VERSION_WITH_TOPIC_NAMES = 12
+FLUSH_FOREVER_S = 366 * 86_400.0
+
+Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is. `offset` is -1 with acks=0; `timestamp_ms` is the broker's where the topic says so."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Delivery:
+    """A record on its way: `await` it, or `result(timeout)` from another thread; both raise what went wrong."""
+
+    __slots__ = ("_batch", "_place", "_unseen")
+
+    def __init__(self, batch: Batch, place: int, unseen: dict[Batch, KafkaError]) -> None:
+        self._batch = batch
+        self._place = place
+        self._unseen = unseen
+
+    def done(self) -> bool:
+        return self._batch.promise.done()
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        try:
+            return self._read(self._batch.promise.result(timeout))
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise KafkaTimeoutError(f"a record to {self._batch.tp} is not stored after {timeout:g} s") from None
+
+    def __await__(self) -> Iterator[Any]:
+        parts = yield from asyncio.shield(asyncio.wrap_future(self._batch.promise)).__await__()
+        return self._read(parts)
+
+    def add_done_callback(self, callback: Callable[[RecordMetadata | None, KafkaError | None], Any]) -> None:
+        """`callback(metadata, error)`, one of them None, on the producer's own thread: it must not block."""
+
+        def done(promise: Future[list[Part]]) -> None:
+            try:
+                found = self._read(promise.result())
+            except KafkaError as error:
+                callback(None, error)
+            else:
+                callback(found, None)
+
+        self._batch.promise.add_done_callback(done)
+
+    def _read(self, parts: list[Part]) -> RecordMetadata:
+        part = next(part for part in reversed(parts) if part.start <= self._place)
+        if part.error is not None or part.stored is None:
+            self._unseen.pop(self._batch, None)
+            raise part.error or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        base, appended_ms = part.stored
+        offset = base if base < 0 else base + self._place - part.start
+        timestamp_ms = appended_ms if appended_ms >= 0 else self._batch.records[self._place].timestamp
+        return RecordMetadata(*self._batch.tp, offset, timestamp_ms)
+
+
+def to_bytes(what: str, value: Any, serializer: Callable[[Any], bytes | None] | None) -> bytes | None:
+    if serializer is not None:
+        value = serializer(value)
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(f"a {what} must be bytes, str or None, not {type(value).__name__}; or set {what}.serializer")
+
+
+def to_headers(headers: Headers) -> tuple[Header, ...]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in pairs)
+
+
+class AsyncProducer:
+    """Writes records, in batches, with retries that neither double nor reorder them. Use `async with`."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self.config = ProducerConfig({"client.id": "kohort-producer", **(config or {}), **settings})
+        self._batching = Batching(self.config.batching(), Future)
+        self._lock = threading.Lock()
+        self._unseen: dict[Batch, KafkaError] = {}
+        self._sticky: dict[str, Sticky] = {}
+        self._partitions: dict[str, tuple[int, Sequence[int]]] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._topics: set[str] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._asking_id = False
+        self._flushing = 0
+        self._closed = False
+        self._cluster: Cluster | None = None
+
+    async def __aenter__(self) -> AsyncProducer:
+        self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def start(self) -> Cluster:
+        """Called by the first `send`; needs a running loop."""
+        if self._closed:
+            raise ConsumerClosedError("this producer was closed; create a new one")
+        if self._cluster is None:
+            self._loop = asyncio.get_running_loop()
+            self._progress = asyncio.Event()
+            self._cluster = Cluster(self.config)
+            self._cluster.on_metadata.append(self._metadata_arrived)
+        return self._cluster
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Take the record into a batch; waits only for metadata and room. Await the Delivery to know it is stored."""
+        self.start()
+        record, size = self.record(value, key, headers, timestamp_ms)
+        while (delivery := self.enqueue(topic, record, size, partition)) is None:
+            await self.prepare(topic, size)
+        self.pump()
+        return delivery
+
+    def record(self, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> tuple[Record, int]:
+        content = to_bytes("value", value, self.config["value.serializer"])
+        name = to_bytes("key", key, self.config["key.serializer"])
+        pairs = to_headers(headers) if headers else ()
+        size = record_size(name, content, pairs)
+        if size > self.config["max.request.size"]:
+            limit = self.config["max.request.size"]
+            text = f"a record of {size} bytes is larger than max.request.size={limit}: raise it and max.message.bytes"
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        at_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        return Record(0, at_ms, name, content, pairs), size
+
+    def enqueue(self, topic: str, record: Record, size: int, partition: int | None) -> Delivery | None:
+        """From any thread; None where metadata or room is missing: then `prepare`."""
+        known = self._partitions.get(topic)
+        if known is None:
+            return None
+        with self._lock:
+            room = self.config["buffer.memory"] - self._batching.buffered_bytes
+            if size > room and self._batching.buffered_bytes:
+                return None
+            number = self._choose(topic, known, record.key, size) if partition is None else partition
+            if not 0 <= number < known[0]:
+                text = f"{topic} has partitions 0 to {known[0] - 1}, not {number}"
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            batch, place, self.has_news = self._batching.append(TopicPartition(topic, number), record, size, now_ms())
+        return Delivery(batch, place, self._unseen)
+
+    has_news = False
+
+    def _choose(self, topic: str, known: tuple[int, Sequence[int]], key: bytes | None, size: int) -> int:
+        if key is not None:
+            return partition_for_key(key, known[0])
+        sticky = self._sticky.get(topic)
+        if sticky is None:
+            sticky = self._sticky[topic] = Sticky(self.config["batch.size"], random.random)
+        return sticky.partition(known[1], size)
+
+    async def prepare(self, topic: str, size: int) -> None:
+        """Wait until the topic's partitions are known and the buffer has room for `size` bytes."""
+        cluster = self.start()
+        patience_ms = self.config["max.block.ms"]
+        if topic not in self._topics:
+            self._topics.add(topic)
+            cluster.watch(self._topics)
+        try:
+            async with asyncio.timeout(patience_ms / 1000):
+                while topic not in self._partitions:
+                    await cluster.refresh(patience_ms)
+                    if topic not in self._partitions:
+                        await asyncio.sleep(self.config["retry.backoff.ms"] / 1000)
+                while (
+                    self._batching.buffered_bytes
+                    and self._batching.buffered_bytes + size > self.config["buffer.memory"]
+                ):
+                    self._progress.clear()
+                    self.pump()
+                    await self._progress.wait()
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise self._not_prepared(topic, patience_ms) from None
+
+    def _not_prepared(self, topic: str, patience_ms: int) -> KafkaError:
+        if topic in self._partitions:
+            return KafkaTimeoutError(
+                f"no room in buffer.memory within {patience_ms / 1000:g} s: the broker stores too slowly"
+            )
+        text = f"no topic {topic} within {patience_ms / 1000:g} s: create it, or allow the broker to"
+        return error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def _metadata_arrived(self, metadata: Metadata) -> None:
+        self._leaders = {tp: leader.node_id for tp, leader in metadata.leaders().items()}
+        self._partitions = {
+            topic.name: (
+                len(topic.partitions),
+                [p.partition for p in topic.partitions if p.leader >= 0] or [p.partition for p in topic.partitions],
+            )
+            for topic in metadata.topics.values()
+            if topic.partitions
+        }
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what is due and set the timer for the rest. On the loop's thread."""
+        cluster = self._cluster
+        if cluster is None or self._closed:
+            return
+        moment = now_ms()
+        ready: list[tuple[int, list[Batch]]] = []
+        with self._lock:
+            outcomes = self._batching.expire(moment)
+            ask_id = self._batching.pending and self._batching.wants_producer_id and not self._asking_id
+            while found := self._batching.drain(moment, self._leaders):
+                ready += found.items()
+            deadline = self._batching.next_deadline()
+        self._settle(outcomes)
+        if ask_id:
+            self._asking_id = True
+            self._spawn(self._new_producer_id(cluster))
+        for node_id, batches in ready:
+            self._spawn(self._produce(cluster, node_id, batches))
+        self._arm(moment, deadline)
+
+    def _arm(self, moment: int, deadline: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            # What is due and was not sent has no leader, or no producer id yet: look again after the backoff.
+            wait_ms = deadline - moment if deadline > moment else self.config["retry.backoff.ms"]
+            self._timer = self._loop.call_later((wait_ms + 1) / 1000, self.pump)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _produce(self, cluster: Cluster, node_id: int, batches: list[Batch]) -> None:
+        try:
+            request = self._batching.request(batches)
+            if request.acks == 0:
+                node = cluster.metadata.nodes[node_id]
+                connection = await cluster.connect(DATA, node_id, node.host, node.port)
+                connection.send_only(request, LAST_VERSION_WITH_TOPIC_NAMES)
+                response = None
+            else:
+                response = await cluster.request(node_id, request, max_version=LAST_VERSION_WITH_TOPIC_NAMES)
+        except KafkaError as error:
+            with self._lock:
+                outcomes = self._batching.unanswered(batches, error, now_ms())
+            cluster.refresh_soon()
+        else:
+            with self._lock:
+                if response is None:
+                    outcomes = self._batching.unacknowledged(batches)
+                else:
+                    outcomes = self._batching.answered(batches, response, now_ms())
+            if any(r.error_code for t in (response.responses if response else ()) for r in t.partition_responses):
+                cluster.refresh_soon()
+        self._settle(outcomes)
+        self.pump()
+
+    async def _new_producer_id(self, cluster: Cluster) -> None:
+        backoff = self.config["retry.backoff.ms"] / 1000
+        try:
+            while True:
+                try:
+                    response = await cluster.request_any(
+                        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1),
+                        self.config["request.timeout.ms"],
+                    )
+                    if response.error_code:
+                        raise error_for(response.error_code)
+                    break
+                except KafkaError as error:
+                    if not error.code.retriable:
+                        with self._lock:
+                            outcomes = self._batching.abandon(error)
+                        return self._settle(outcomes)
+                    await asyncio.sleep(backoff)
+            with self._lock:
+                self._batching.use_producer_id(ProducerId(response.producer_id, response.producer_epoch))
+        finally:
+            self._asking_id = False
+        self.pump()
+
+    def _settle(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                self._unseen[outcome.batch] = outcome.error
+            if outcome.batch.promise.set_running_or_notify_cancel():
+                outcome.batch.promise.set_result(outcome.parts)
+        if outcomes:
+            self._progress.set()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Until everything sent so far is stored; raises the first failure that nobody has looked at."""
+        if self._cluster is not None:
+            await self._flush(timeout)
+        if self._unseen:
+            error = next(iter(self._unseen.values()))
+            self._unseen.clear()
+            raise error
+
+    async def _flush(self, timeout: float | None) -> None:
+        with self._lock:
+            waiting = self._batching.promises()
+            self._flushing += 1
+            self._batching.flushing = True
+        self.pump()
+        try:
+            async with asyncio.timeout(FLUSH_FOREVER_S if timeout is None else timeout):
+                for promise in waiting:
+                    await asyncio.shield(asyncio.wrap_future(promise))
+        except TimeoutError:
+            raise KafkaTimeoutError(f"not all records are stored after {timeout:g} s") from None
+        finally:
+            self._flushing -= 1
+            self._batching.flushing = self._flushing > 0
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, then disconnect; what is not stored within `timeout` seconds fails."""
+        if self._closed:
+            return
+        try:
+            await self.flush(timeout)
+        finally:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._cluster is not None:
+                await self._cluster.close()
+                for task in list(self._tasks):
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                self._settle(
+                    self._batching.abandon(KafkaTimeoutError("the producer was closed before this was stored"))
+                )
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic."""
+        await self.prepare(topic, 0)
+        return list(range(self._partitions[topic][0]))
+
+
+def now_ms() -> int:
+    return int(time.monotonic() * 1000)
