@@ -2,7 +2,8 @@
 
     python bench/run.py --only broker,coordinator --seconds 5 --json results.json
 
-A section is a module of this folder with `run(options) -> list[Table]`. Both sides do the same work in one run.
+A section is a module of this folder with `run(options) -> list[Table]`, where both sides do the same work in one run,
+or a program of its own that prints what it finds.
 """
 
 from __future__ import annotations
@@ -12,11 +13,19 @@ import importlib
 import json
 import os
 import platform
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SECTIONS = ("broker", "coordinator", "assignors", "consume", "decode", "spark")
+SECTIONS = ("broker", "coordinator", "assignors", "consume", "decode", "log", "spark")
+QUICK_PROGRAMS = {
+    "assignors": ["--members", "50", "--partitions", "1000", "--topics", "1", "--runs", "2"],
+    "decode": ["--rows", "20000", "--rounds", "2"],
+    "log": [],
+}
+"""Sections that are programs, with the arguments that make them small."""
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -44,6 +53,19 @@ def machine() -> str:
     )
 
 
+def run_section(name: str, options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Runs and prints one section; yields what goes into the file."""
+    if name in QUICK_PROGRAMS:
+        command = [sys.executable, str(HERE / f"{name}.py"), *(QUICK_PROGRAMS[name] if options.quick else [])]
+        text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        print(f"\n{text.rstrip()}", flush=True)
+        yield {"section": name, "text": text}
+        return
+    for table in importlib.import_module(name).run(options):
+        print(f"\n{table.as_text()}", flush=True)
+        yield {"section": name, **table.as_json()}
+
+
 def main(arguments: list[str] | None = None) -> int:
     sys.path[:0] = [str(HERE), str(HERE.parent / "tools")]
     options = parse_arguments(arguments)
@@ -52,14 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.sides, reasons = usable_sides(options.sides)
     for line in (machine(), *reasons):
         print(line, flush=True)
-    results = []
-    for name in options.only:
-        if not (HERE / f"{name}.py").exists():
-            print(f"\n{name}: no such section in this version", flush=True)
-            continue
-        for table in importlib.import_module(name).run(options):
-            print(f"\n{table.as_text()}", flush=True)
-            results.append({"section": name, **table.as_json()})
+    results = [result for name in options.only for result in run_section(name, options)]
     if options.json:
         options.json.write_text(json.dumps({"machine": machine(), "tables": results}, indent=2) + "\n")
     return 0
