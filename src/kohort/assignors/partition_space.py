@@ -57,7 +57,8 @@ class PartitionSpace:
 
     def by_topic(self, ids: Iterable[int]) -> TopicPartitions:
         """Back to partition numbers by topic, both in order."""
-        ids = sorted(ids)
+        if not isinstance(ids, range):
+            ids = sorted(ids)
         if not ids:
             return NOTHING
         if len(self.topics) == 1:

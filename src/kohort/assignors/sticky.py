@@ -89,7 +89,7 @@ class _StickyBase(Assignor):
             assignments[member] = Assignment(partitions)
         return assignments
 
-    def _hold_back(self, assigned: Mapping[str, list[int]], transferring: Callable[[], dict[int, str]]) -> None:
+    def _hold_back(self, assigned: dict[str, Sequence[int]], transferring: Callable[[], dict[int, str]]) -> None:
         """Eager members have given up everything: nothing needs to wait for its owner."""
 
 
@@ -136,13 +136,14 @@ class CooperativeStickyAssignor(_StickyBase):
     def _claims(self, subscriptions: Mapping[str, Subscription]) -> dict[str, Claim]:
         return {member: decode_cooperative_claim(subscription) for member, subscription in subscriptions.items()}
 
-    def _hold_back(self, assigned: Mapping[str, list[int]], transferring: Callable[[], dict[int, str]]) -> None:
-        for partition, member in transferring().items():
-            assigned[member].remove(partition)
+    def _hold_back(self, assigned: dict[str, Sequence[int]], transferring: Callable[[], dict[int, str]]) -> None:
+        held = transferring()
+        for member in set(held.values()):
+            assigned[member] = [partition for partition in assigned[member] if held.get(partition) != member]
 
 
 def _changing_owner(
-    space: PartitionSpace, assigned: Mapping[str, list[int]], subscriptions: Mapping[str, Subscription]
+    space: PartitionSpace, assigned: Mapping[str, Sequence[int]], subscriptions: Mapping[str, Subscription]
 ) -> dict[int, str]:
     """Partitions that a member gets while another one still owns them."""
     added: dict[int, str] = {}

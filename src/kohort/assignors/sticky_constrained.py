@@ -28,11 +28,11 @@ class ConstrainedAssignment:
         self._revoked_from: dict[int, str] = {}
         self.below_quota: list[str] = []
         self.at_quota: list[str] = []
-        self.assigned: dict[str, list[int]] = {}
+        self.assigned: dict[str, Sequence[int]] = {}
         self.transferring: dict[int, str] = {}
         self.grown: set[str] = set()
 
-    def build(self) -> dict[str, list[int]]:
+    def build(self) -> dict[str, Sequence[int]]:
         unassigned = self._keep_owned()
         self.below_quota = java_sorted(self.below_quota)
         self.at_quota = java_sorted(self.at_quota)
@@ -85,10 +85,12 @@ class ConstrainedAssignment:
 
     def give(self, member: str, partitions: Sequence[int]) -> None:
         mine = self.assigned[member]
-        if mine:
+        if not mine:
+            self.assigned[member] = partitions
+        elif isinstance(mine, list):
             mine += partitions
         else:
-            self.assigned[member] = list(partitions)
+            self.assigned[member] = [*mine, *partitions]
         self.grown.add(member)
         if self._revoked_from or self._ownership.disputed:
             for partition in partitions:

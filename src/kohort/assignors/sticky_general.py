@@ -77,7 +77,7 @@ class GeneralAssignment:
                     self._sizes[number] += 1
         return revoked
 
-    def build(self) -> dict[str, list[int]]:
+    def build(self) -> dict[str, Sequence[int]]:
         topics = sorted(self._space.topics, key=lambda topic: len(self._subscribers[topic]))
         partitions = [p for topic in topics if self._subscribers[topic] for p in self._space.of_topic(topic)]
         unassigned = [p for p in partitions if self._owner[p] == NOBODY]

@@ -43,11 +43,14 @@ class Shape:
     def encode(self, numbers: Sequence[int]) -> bytes:
         if self._heads is None:
             self._heads = self._make_heads()
+            self._pack = Struct(f">{self.total}i").pack
         elif self._struct is None and self._worth_compiling():
             self._compile()
         if self._struct is not None:
             return self._struct.pack(*self._interleave((*self._heads, *numbers)))
-        data = pack(f">{self.total}i", *numbers)
+        data = self._pack(*numbers)
+        if len(self._heads) == 1:
+            return self._heads[0] + data
         chunks = []
         start = 0
         for head, count in zip(self._heads, self.counts, strict=True):
@@ -61,7 +64,6 @@ class Shape:
         if self._struct is None:
             if not self._worth_compiling():
                 return None
-            self._heads = self._make_heads()
             self._compile()
         if len(data) - pos < self._struct.size or not data.startswith(self._heads[0], pos):
             return None
@@ -82,6 +84,7 @@ class Shape:
         return tuple(heads)
 
     def _compile(self) -> None:
+        self._heads = self._make_heads()
         pairs = list(zip(self._heads, self.counts, strict=True))
         self._struct = Struct(">" + "".join(f"{len(head)}s{count}i" for head, count in pairs))
         heads_at, numbers_at, order = [], [], []
@@ -211,14 +214,14 @@ class Encoder:
         self._single_heads: dict[str, bytes] = {}
 
     def encode(self, partitions: Mapping[str, Sequence[int]]) -> bytes:
-        if len(partitions) == 1:
-            return self._encode_single(partitions)
-        partitions = self._shapes.flat(partitions)
+        if not isinstance(partitions, TopicPartitions):
+            if len(partitions) == 1:
+                return self._encode_single(partitions)
+            partitions = self._shapes.flat(partitions)
         return partitions.shape.encode(partitions.numbers)
 
     def _encode_single(self, partitions: Mapping[str, Sequence[int]]) -> bytes:
-        (topic,) = partitions
-        numbers = partitions.numbers if isinstance(partitions, TopicPartitions) else partitions[topic]
+        ((topic, numbers),) = partitions.items()
         if topic not in self._single_heads:
             self._single_heads[topic] = b"\0\0\0\1" + encode_string(topic)
         count = len(numbers)
