@@ -189,6 +189,15 @@ class Core:
         if connection.pending and connection.pending[0] is call:
             self._drain(connection)
 
+    def reply_encoded(self, call: Call, body: bytes) -> None:
+        """`reply` with a body that is encoded already: the same answer to many."""
+        connection = call.connection
+        if connection.close_reason is not None:
+            return
+        call.parts = [_head(call.entry.flexible_response, len(body), call.correlation_id) + body]
+        if connection.pending and connection.pending[0] is call:
+            self._drain(connection)
+
     def no_reply(self, call: Call) -> None:
         """The request is done and its client expects no answer (acks=0)."""
         call.parts = []
@@ -241,7 +250,7 @@ class Core:
             if groups is not None:
                 groups.collect(now_ms)
         if appends.grown:
-            grown, appends.grown = appends.grown, set()
+            grown, appends.grown = appends.grown, {}
             self.purgatory.check(grown, now_ms)
         dirty, self._dirty = self._dirty, []
         return dirty

@@ -17,8 +17,8 @@ from kohort.broker.internal_topics import OFFSETS_TOPIC, ensure_offsets_topic
 from kohort.broker.table import Api
 from kohort.coordinator.context import CoordinatorConfig
 from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.effects import SHARED, Effects, GroupRequest
 from kohort.coordinator.effects import Append as GroupAppend
-from kohort.coordinator.effects import Effects, GroupRequest
 from kohort.coordinator.records import partition_for
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FindCoordinatorResponse
@@ -62,6 +62,7 @@ class GroupService:
         self.coordinator = Coordinator(_coordinator_config(core), CatalogTopics(core.topics), self._new_uuid)
         self._loader = GroupLoader(self.coordinator)
         self._now_ms = 0
+        self._bodies: dict[int, bytes] = {}  # of shared responses, which live for ever: their ids are their names
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(bytes=self._core.random_bytes(16), version=4))
@@ -142,10 +143,18 @@ class GroupService:
         self._handle(core, call, message, now_ms)
 
     def _answer(self, now_ms: int) -> None:
-        effects, reply = self._effects, self._core.reply
+        effects, core, bodies = self._effects, self._core, self._bodies
         replies, effects.replies = effects.replies, []
         for call, response in replies:
-            reply(call, response)
+            key = id(response) * 64 + call.version
+            body = bodies.get(key)
+            if body is not None:
+                core.reply_encoded(call, body)
+            elif id(response) in SHARED:
+                body = bodies[key] = response.encode(call.version)
+                core.reply_encoded(call, body)
+            else:
+                core.reply(call, response)
         if effects.events:
             self._publish(now_ms)
 

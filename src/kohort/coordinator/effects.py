@@ -60,6 +60,15 @@ class Effects:
         return f"Effects(appends={self.appends}, replies={self.replies}, events={self.events})"
 
 
+SHARED: dict[int, Any] = {}
+"""By id: responses that are given out again and again and never changed, so that their encoding may be kept."""
+
+
+def share(response: Any) -> Any:
+    SHARED[id(response)] = response
+    return response
+
+
 # What the coordinator does when an append is stored, or has failed: plain values, one class a case, the append's token.
 
 

@@ -12,7 +12,7 @@ from kohort.coordinator.classic import states
 from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from kohort.coordinator.context import Context
-from kohort.coordinator.effects import Append, GroupRequest, ReplyStored
+from kohort.coordinator.effects import Append, GroupRequest, ReplyStored, share
 from kohort.coordinator.records import (
     Change,
     OffsetAndMetadata,
@@ -61,8 +61,11 @@ def commit(
         return context.reply(request, OffsetCommitResponse(topics=_merge(unknown, topics)))
     if group is None:
         context.groups[message.group_id] = Group(message.group_id, partition, context.now_ms)
-    records, changes, topics = _commit_records(context, message, known)
-    response = OffsetCommitResponse(topics=_merge(unknown, topics) if unknown else topics)
+    records, changes, refused = _commit_records(context, message, known)
+    if unknown or refused:
+        response = OffsetCommitResponse(topics=_merge(unknown, _commit_topics(known, refused)))
+    else:
+        response = _accepted(known)
     if changes:
         context.effects.appends.append(Append(partition, records, changes, ReplyStored(request, response)))
     else:
@@ -178,44 +181,72 @@ def _commit_refused(context: Context, request: GroupRequest, error: ErrorCode) -
         context.event(group, events.CommitRefused, **who, error=error.name, reason=reason)
 
 
+_Refused = set[tuple[str, int]]  # partitions whose metadata is too long
+
+
 def _commit_records(
     context: Context, message: Any, known: list[_Known]
-) -> tuple[list[tuple[bytes, bytes | None]], list[Change], list[Any]]:
-    """The records, encoded and decoded, and the topics of the response. Hot: a commit spends much of its time here."""
+) -> tuple[list[tuple[bytes, bytes | None]], list[Change], _Refused | None]:
+    """The records, encoded and decoded, and what is refused. Hot: a commit spends much of its time here."""
     group_id, now_ms = message.group_id, context.now_ms
     limit = context.config.offset_metadata_max_bytes
     retention_ms = message.retention_time_ms
     expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
     records: list[tuple[bytes, bytes | None]] = []
     changes: list[Change] = []
-    topics = []
+    refused: _Refused | None = None
     for name, topic_id, partitions in known:
         prefix = offset_key_prefix(group_id, name)
-        answers = []
         for p in partitions:
             index = p.partition_index
             metadata = p.committed_metadata or ""
             if metadata and _java_length(metadata) > limit:
-                answers.append(_CommitPartition(partition_index=index, error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                refused = refused or set()
+                refused.add((name, index))
                 continue
             value = OffsetAndMetadata(
                 p.committed_offset, p.committed_leader_epoch, metadata, now_ms, expire_ms, topic_id
             )
             records.append((prefix + pack_int(index), offset_value(value)))
             changes.append(OffsetCommit(group_id, name, index, value))
-            answers.append(_ACCEPTED.get(index) or _accepted(index))
-        topics.append(_CommitTopic(name=name, topic_id=topic_id, partitions=answers))
-    return records, changes, topics
+    return records, changes, refused
 
 
-_ACCEPTED: dict[int, Any] = {}  # the answer for a partition whose commit is accepted, shared: it is never changed
+def _commit_topics(known: list[_Known], refused: _Refused | None) -> list[Any]:
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return [
+        _CommitTopic(
+            name=name,
+            topic_id=topic_id,
+            partitions=[
+                _CommitPartition(
+                    partition_index=p.partition_index,
+                    error_code=too_large if refused and (name, p.partition_index) in refused else NONE,
+                )
+                for p in partitions
+            ],
+        )
+        for name, topic_id, partitions in known
+    ]
 
 
-def _accepted(index: int) -> Any:
-    answer = _CommitPartition(partition_index=index)
-    if len(_ACCEPTED) < 10_000:
-        _ACCEPTED[index] = answer
-    return answer
+_ACCEPTED: dict[Any, OffsetCommitResponse] = {}
+_MOST_ACCEPTED = 10_000
+
+
+def _accepted(known: list[_Known]) -> OffsetCommitResponse:
+    """The answer to a commit in which nothing is wrong; consumers commit the same partitions over and over."""
+    if len(known) != 1:
+        return OffsetCommitResponse(topics=_commit_topics(known, None))
+    name, topic_id, partitions = known[0]
+    first = partitions[0].partition_index if len(partitions) == 1 else tuple([p.partition_index for p in partitions])
+    shape = (name, topic_id, first)
+    response = _ACCEPTED.get(shape)
+    if response is None:
+        response = OffsetCommitResponse(topics=_commit_topics(known, None))
+        if len(_ACCEPTED) < _MOST_ACCEPTED:
+            _ACCEPTED[shape] = share(response)
+    return response
 
 
 def _java_length(text: str) -> int:
@@ -398,12 +429,22 @@ def failed(response: Any, error: ErrorCode) -> Any:
     if isinstance(response, OffsetDeleteResponse):
         return OffsetDeleteResponse(error_code=error)
     strangers = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-    for topic in response.topics:
-        topic.partitions = [
-            p if p.error_code in strangers else _CommitPartition(partition_index=p.partition_index, error_code=error)
-            for p in topic.partitions
+    return OffsetCommitResponse(
+        topics=[
+            _CommitTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    _CommitPartition(
+                        partition_index=p.partition_index,
+                        error_code=p.error_code if p.error_code in strangers else error,
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in response.topics
         ]
-    return response
+    )
 
 
 # ---- the end of offsets

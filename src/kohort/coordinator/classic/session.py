@@ -27,7 +27,7 @@ from kohort.coordinator.classic.states import (
     STABLE,
 )
 from kohort.coordinator.context import Context
-from kohort.coordinator.effects import GroupEmptied, GroupRequest, SyncStored
+from kohort.coordinator.effects import GroupEmptied, GroupRequest, SyncStored, share
 from kohort.coordinator.records import GroupMetadata
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import HeartbeatResponse, LeaveGroupResponse, SyncGroupResponse
@@ -144,8 +144,7 @@ def assignment_response(group: Group, assignment: bytes) -> SyncGroupResponse:
 
 # ---- Heartbeat
 
-_ALIVE = HeartbeatResponse()
-_HEARTBEAT_ANSWERS = {NONE: _ALIVE}
+_HEARTBEAT_ANSWERS = {NONE: share(HeartbeatResponse())}
 
 
 def heartbeat(context: Context, request: GroupRequest) -> None:
@@ -167,7 +166,7 @@ def heartbeat(context: Context, request: GroupRequest) -> None:
             error = _heartbeat_error(context, group, request)
     response = _HEARTBEAT_ANSWERS.get(error)
     if response is None:
-        response = _HEARTBEAT_ANSWERS[error] = HeartbeatResponse(error_code=error)
+        response = _HEARTBEAT_ANSWERS[error] = share(HeartbeatResponse(error_code=error))
     context.reply(request, response)
 
 
