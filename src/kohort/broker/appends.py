@@ -68,7 +68,7 @@ class Appends:
         self._wake = wake
         self._queued: dict[Partition, list[Append]] = {}
         self._durable: deque[tuple[list[Append], StorageError | None]] = deque()
-        self.grown: set[Partition] = set()
+        self.grown: dict[Partition, None] = {}  # in order, so that a run can be repeated
 
     def __bool__(self) -> bool:
         return bool(self._queued)
@@ -125,7 +125,7 @@ class Appends:
                 append.fail(error.code, error.message)
             return
         if not partition.log.config.flush_every_append:
-            self.grown.add(partition)
+            self.grown[partition] = None
         offset = done.base_offset
         for append in appends:
             append.base_offset = offset
@@ -156,7 +156,7 @@ class Appends:
                 if error is not None:
                     append.fail(error.code, error.message)
                 else:
-                    self.grown.add(append.partition)
+                    self.grown[append.partition] = None
                 append.owner.appended(append, now_ms)
 
 
