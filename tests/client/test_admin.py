@@ -58,9 +58,9 @@ def test_offsets_and_records(admin: kohort.Admin, topics: Topics) -> None:
     assert admin.list_offsets({tp: "latest"})[tp].offset == 10
     assert admin.delete_records({tp: 4}) == {tp: 4}
     assert admin.list_offsets({tp: "earliest"})[tp].offset == 4
-    with kohort.Admin(bootstrap_servers=topics.servers, default_api_timeout_ms=500) as impatient:
-        with pytest.raises(KafkaError, match="does not exist"):
-            impatient.list_offsets({(topic, 9): "latest"})
+    impatient = kohort.Admin(bootstrap_servers=topics.servers, default_api_timeout_ms=500)
+    with impatient, pytest.raises(KafkaError, match="does not exist"):
+        impatient.list_offsets({(topic, 9): "latest"})
 
 
 def test_groups(admin: kohort.Admin, topics: Topics, group_id: str, consumer: Callable[..., kohort.Consumer]) -> None:
