@@ -22,7 +22,7 @@ from kohort.coordinator.effects import Append as GroupAppend
 from kohort.coordinator.records import partition_for
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FindCoordinatorResponse
-from kohort.records.batch import Record, build_batch, read_header
+from kohort.records.batch import Record, build_batch, build_key_values, read_header
 from kohort.records.compression import Compression
 
 if TYPE_CHECKING:
@@ -191,8 +191,7 @@ class GroupService:
 
     def _build(self, appends: list[GroupAppend], now_ms: int) -> bytes:
         pairs = [pair for append in appends for pair in append.records]
-        records = [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(pairs)]
-        return build_batch(records, compression=self._compression)
+        return build_key_values(pairs, now_ms, self._compression)
 
     def appended(self, append: Append, now_ms: int) -> None:
         """In the log (or not): replay all of the batch, then answer."""

@@ -31,6 +31,7 @@ __all__ = [
     "RecordsError",
     "UnsupportedMagic",
     "build_batch",
+    "build_key_values",
     "check_crc",
     "iter_batches",
     "next_offset",
@@ -360,6 +361,29 @@ def _encode_records(records: list[Record], base_offset: int, base_timestamp: int
         body = b"".join(fields)
         parts += (encode_varint(len(body)), body)
     return b"".join(parts)
+
+
+def build_key_values(
+    pairs: list[tuple[bytes, bytes | None]], timestamp: int, compression: Compression = Compression.NONE
+) -> bytes:
+    """`build_batch` for what a coordinator writes all day: keys and values of one time, offsets from 0, no headers."""
+    parts: list[bytes] = []
+    for delta, (key, value) in enumerate(pairs):
+        offset, key_size = encode_varint(delta), encode_varint(len(key))
+        size = 3 + len(offset) + len(key_size) + len(key)
+        if value is None:
+            parts += (encode_varint(size + 1), b"\x00\x00", offset, key_size, key, NULL, b"\x00")
+        else:
+            value_size = encode_varint(len(value))
+            size += len(value_size) + len(value)
+            parts += (encode_varint(size), b"\x00\x00", offset, key_size, key, value_size, value, b"\x00")
+    body: Buffer = b"".join(parts)
+    if compression != Compression.NONE:
+        body = compress(compression, body)
+    checked = _AFTER_CRC.pack(compression, len(pairs) - 1, timestamp, timestamp, -1, -1, -1, len(pairs))
+    length = HEADER_SIZE - LOG_OVERHEAD + len(body)
+    prefix = _PREFIX.pack(0, length, -1, 2, crc32c(body, crc32c(checked)))
+    return b"".join((prefix, checked, body))
 
 
 def patch_batch(
