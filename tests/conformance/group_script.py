@@ -33,6 +33,16 @@ NOBODY = "nobody-00000000-0000-0000-0000-000000000000"
 NO_TOPIC = bytes(range(16))
 
 
+SCRIPTS: dict[str, Callable[[Script], None]] = {}
+"""Every written sequence by its name."""
+
+
+def script(function: Callable[[Script], None]) -> Callable[[Script], None]:
+    """Registers a written sequence."""
+    SCRIPTS[function.__name__] = function
+    return function
+
+
 def subscription(*topics: str, user_data: bytes | None = None) -> bytes:
     body = messages.ConsumerProtocolSubscription(topics=list(topics), user_data=user_data).encode(0)
     return b"\0\0" + body

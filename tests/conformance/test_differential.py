@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from apache_kafka import ApacheKafka
-from conformance.group_script import TOPICS, Script
-from conformance.group_scripts import SCRIPTS
+from conformance import expiry_scripts, membership_scripts, offset_scripts, static_member_scripts  # noqa: F401
+from conformance.group_script import SCRIPTS, TOPICS, Script
 from conformance.random_groups import random_script
 from conformance.sequencer import Player, Sequence
 from kafka_socket import KafkaSocket
