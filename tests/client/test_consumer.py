@@ -364,7 +364,7 @@ def test_nobody_answers() -> None:
         assert reader.poll(0.2) == []
         with pytest.raises(KafkaTimeoutError, match=r"127\.0\.0\.1:1"):
             reader.committed([("orders", 0)])
-        with pytest.raises(KafkaTimeoutError, match="is a broker running there"):
+        with pytest.raises(KafkaTimeoutError, match="cannot connect to"):
             reader.partitions_for("orders")
 
 

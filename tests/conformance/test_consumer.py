@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import kohort
-from apache_kafka import ApacheKafka, java_command
+from apache_kafka import ApacheKafka, _free_ports, java_command
 from client.conftest import Topics, until
 from client.readers import Reader, confluent_reader, kafka_python_reader, kohort_reader
 from kohort.client.errors import KafkaError
@@ -263,26 +264,46 @@ def test_group_tools_agree(group: Group, topics: Topics) -> None:
     assert {row[6] for row in rows} == {described.members[0].member_id}
 
 
-# -- SASL ------------------------------------------------------------------------------------------------------------
+# -- security ----------------------------------------------------------------------------------------------------------
 
 
-def test_sasl(jdk: None) -> None:
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate for 127.0.0.1 with its key, in one PEM file."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl not found")
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert, both = folder / "key.pem", folder / "cert.pem", folder / "both.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    both.write_text(key.read_text() + cert.read_text())
+    return both
+
+
+@pytest.fixture(scope="module")
+def secure_kafka(jdk: None, certificate: Path) -> Iterator[dict[str, str]]:
+    """bootstrap.servers by security.protocol; users alice (PLAIN), bob and eve (SCRAM)."""
     kafka = ApacheKafka()
-    other = kafka.controller_port + 1
+    ports = dict(zip(("SASL_PLAINTEXT", "SSL", "SASL_SSL"), _free_ports(3), strict=True))
+    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in {"PLAINTEXT": kafka.port, **ports}.items())
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-    kafka._config.update(
-        {
-            "listeners": f"PLAINTEXT://127.0.0.1:{kafka.port},SASL_PLAINTEXT://127.0.0.1:{other},"
-            f"CONTROLLER://127.0.0.1:{kafka.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{kafka.port},SASL_PLAINTEXT://127.0.0.1:{other}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} user_alice="secret";',
-            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": f"{scram};",
-            "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": f"{scram};",
+    kafka._config |= {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{kafka.controller_port}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in ("PLAINTEXT", *ports))
+        + ",CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificate),
+    }
+    for name in ("sasl_plaintext", "sasl_ssl"):
+        kafka._config |= {
+            f"listener.name.{name}.plain.sasl.jaas.config": f'{login} user_alice="secret";',
+            f"listener.name.{name}.scram-sha-256.sasl.jaas.config": f"{scram};",
+            f"listener.name.{name}.scram-sha-512.sasl.jaas.config": f"{scram};",
         }
-    )
     with kafka:
         for user, password in (
             ("bob", "SCRAM-SHA-256=[password=secret2]"),
@@ -290,15 +311,38 @@ def test_sasl(jdk: None) -> None:
         ):
             entity = ["--alter", "--entity-type", "users", "--entity-name", user, "--add-config", password]
             kafka.java("kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap_servers, *entity)
-        base = {"bootstrap_servers": f"127.0.0.1:{other}", "security_protocol": "SASL_PLAINTEXT"}
-        for mechanism, user, password in (
-            ("PLAIN", "alice", "secret"),
-            ("SCRAM-SHA-256", "bob", "secret2"),
-            ("SCRAM-SHA-512", "eve", "secret3"),
-        ):
-            settings = {**base, "sasl_mechanism": mechanism, "sasl_username": user}
-            with kohort.Admin(**settings, sasl_password=password) as admin:
-                assert 1 in admin.describe_cluster().nodes
-            intruder = kohort.Admin(**settings, sasl_password="wrong", default_api_timeout_ms=5_000)
-            with intruder, pytest.raises(KafkaError, match=r"refused sasl\.username"):
-                intruder.describe_cluster()
+        yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize(
+    ("mechanism", "user", "password"),
+    [("PLAIN", "alice", "secret"), ("SCRAM-SHA-256", "bob", "secret2"), ("SCRAM-SHA-512", "eve", "secret3")],
+)
+def test_sasl(
+    secure_kafka: dict[str, str], certificate: Path, protocol: str, mechanism: str, user: str, password: str
+) -> None:
+    settings = {
+        "bootstrap_servers": secure_kafka[protocol],
+        "security_protocol": protocol,
+        "ssl_cafile": str(certificate),
+        "sasl_mechanism": mechanism,
+        "sasl_username": user,
+    }
+    with kohort.Admin(**settings, sasl_password=password) as admin:
+        assert 1 in admin.describe_cluster().nodes
+    intruder = kohort.Admin(**settings, sasl_password="wrong", default_api_timeout_ms=5_000)
+    with intruder, pytest.raises(KafkaError, match=r"refused sasl\.username"):
+        intruder.describe_cluster()
+
+
+def test_tls(secure_kafka: dict[str, str], certificate: Path) -> None:
+    settings = {"bootstrap_servers": secure_kafka["SSL"], "security_protocol": "SSL"}
+    with kohort.Admin(**settings, ssl_cafile=str(certificate)) as admin:
+        admin.create_topics(["secure"])
+    with kohort.Consumer(**settings, ssl_cafile=str(certificate), group_id="secure") as consumer:
+        consumer.subscribe("secure")
+        until(consumer.assignment, "an assignment", lambda: consumer.poll(0.2))
+    stranger = kohort.Admin(**settings, default_api_timeout_ms=3_000)
+    with stranger, pytest.raises(KafkaError, match="certificate verify failed"):
+        stranger.describe_cluster()

@@ -76,7 +76,7 @@ class AsyncAdmin:
                     await asyncio.sleep(self.config.retry_backoff_ms / 1000)
                     await self._cluster.refresh()
         except TimeoutError:
-            servers = self._cluster._servers()
+            servers = self._cluster.servers()
             hint = f"the last answer was: {last}" if last else f"is a broker running at {servers}?"
             raise KafkaTimeoutError(f"{what}: not done within {timeout_ms / 1000:g} s; {hint}") from last
 

@@ -106,6 +106,7 @@ class Cluster:
         self._wake = asyncio.Event()
         self._refreshed: asyncio.Future[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._failure: KafkaError | None = None
         self._closed = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -150,7 +151,8 @@ class Cluster:
                 await asyncio.shield(self._refreshed)
         except TimeoutError:
             raise KafkaTimeoutError(
-                f"no metadata from {self._servers()} within {patience / 1000:g} s: is a broker running there?"
+                f"no metadata from {self.servers()} within {patience / 1000:g} s: "
+                + (str(self._failure) if self._failure is not None else "is a broker running there?")
             ) from None
         return self.metadata
 
@@ -166,17 +168,19 @@ class Cluster:
                 self._also -= missing
         return {name: self.metadata.topics[name] for name in names if name in self.metadata.topics}
 
-    def _servers(self) -> str:
+    def servers(self) -> str:
         return ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
 
     async def _keep_fresh(self) -> None:
-        backoff = self._backoff("retry.backoff")
+        backoff = self.backoff("retry.backoff")
         while True:
             waiter, self._refreshed = self._refreshed, None
             self._wake.clear()
             try:
                 complete = self._accept(await self._fetch_metadata())
+                self._failure = None
             except KafkaError as error:
+                self._failure = error
                 log.debug("metadata: %s", error)
                 self._refresh_failed(waiter, error)
                 await asyncio.sleep(backoff.next_ms() / 1000)
@@ -243,7 +247,7 @@ class Cluster:
 
     # -- connections --------------------------------------------------------------------------------------------------
 
-    def _backoff(self, prefix: str) -> Backoff:
+    def backoff(self, prefix: str) -> Backoff:
         return Backoff(self.config[f"{prefix}.ms"], self.config[f"{prefix}.max.ms"], random.random)
 
     async def connect(self, role: str, node_id: int, host: str, port: int) -> Connection:
@@ -265,7 +269,7 @@ class Cluster:
             task.exception()
 
     async def _open(self, key: tuple[str, int], host: str, port: int) -> Connection:
-        backoff, not_before = self._backoffs.get(key) or (self._backoff("reconnect.backoff"), 0.0)
+        backoff, not_before = self._backoffs.get(key) or (self.backoff("reconnect.backoff"), 0.0)
         if (wait := not_before - self._loop.time()) > 0:
             await asyncio.sleep(wait)
         try:
@@ -282,7 +286,7 @@ class Cluster:
     def _lost(self, key: tuple[str, int], closed: Connection) -> None:
         if self._connections.get(key) is closed:
             del self._connections[key]
-            backoff = self._backoff("reconnect.backoff")
+            backoff = self.backoff("reconnect.backoff")
             self._backoffs[key] = (backoff, self._loop.time() + backoff.next_ms() / 1000)
 
     def disconnect(self, role: str, node_id: int, reason: str) -> None:
@@ -328,7 +332,7 @@ class Cluster:
         ]
         if open_ones:
             return min(open_ones, key=lambda connection: connection.in_flight)
-        failure: KafkaError = NotConnectedError(f"none of {self._servers()} can be reached")
+        failure: KafkaError = NotConnectedError(f"none of {self.servers()} can be reached")
         candidates = [(DATA, node.node_id, node.host, node.port) for node in self.metadata.nodes.values()]
         random.shuffle(candidates)
         bootstrap = [(BOOTSTRAP, i, host, port) for i, (host, port) in enumerate(self.config.bootstrap_servers)]

@@ -259,7 +259,7 @@ class Shell:
 
     async def _retried(self, what: str, timeout_ms: int, ask: Any) -> Any:
         last: KafkaError | None = None
-        backoff = self.cluster._backoff("retry.backoff")
+        backoff = self.cluster.backoff("retry.backoff")
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while True:
@@ -271,7 +271,7 @@ class Shell:
                         last = error
                     await asyncio.sleep(backoff.next_ms() / 1000)
         except TimeoutError:
-            servers = self.cluster._servers()
+            servers = self.cluster.servers()
             hint = f"the last answer was {last}" if last else f"the coordinator was not reached through {servers}"
             raise KafkaTimeoutError(f"{what}: not done within {timeout_ms / 1000:g} s; {hint}") from last
 
