@@ -254,7 +254,7 @@ class WorkerMemory:
         while not self._done.wait(0.2):
             for pid in family(self._pid):
                 with contextlib.suppress(OSError):
-                    if b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         self.most_bytes = max(self.most_bytes, self._peak(pid))
 
     @staticmethod
