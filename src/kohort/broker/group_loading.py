@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.groups")
 
 RECORDS_PER_SLICE = 2_000
-BYTES_PER_SLICE = 256 * 1024
+BYTES_PER_SLICE = 128 * 1024
 PROGRESS_EVERY_MS = 5_000
 
 

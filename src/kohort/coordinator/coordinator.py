@@ -174,18 +174,19 @@ class Coordinator:
 
     def settle(self, partition: int, now_ms: int, limit: int) -> bool:
         """A slice of the work that `load_finished` would do at once; True when nothing is left of it."""
-        return self._shards[partition].settle(now_ms, limit)
+        return self._shards[partition].finish(now_ms, limit)
 
     def load_finished(self, partition: int, now_ms: int, effects: Effects | None = None) -> Effects:
         """The partition answers from here on. Members have a whole session timeout to be heard of."""
         context = self._begin(now_ms, effects)
         shard = self._shards[partition]
-        shard.settle(now_ms)
+        shard.finish(now_ms)
         shard.is_loading = False
         loaded, shard.groups = shard.groups, context.groups
         context.groups.update(loaded)
         for group in loaded.values():
-            group.restore()
+            if group.stored is None:
+                continue  # offsets alone
             for member in group.members.values():
                 context.reset_heartbeat(member)
             count = sum(map(len, group.offsets.values()))

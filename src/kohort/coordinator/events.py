@@ -4,12 +4,11 @@
 it, counts it and may produce it to `__kohort_group_events`. Nothing here decides anything.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
-STORY_LENGTH = 256
+STORY_LENGTH = 64
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -170,18 +169,19 @@ class OffsetsRemoved(GroupEvent):
 class Story:
     """The last events of one group."""
 
-    __slots__ = ("_ring",)
-
-    LENGTH: ClassVar[int] = STORY_LENGTH
+    __slots__ = ("_events",)
 
     def __init__(self) -> None:
-        self._ring: deque[GroupEvent] = deque(maxlen=self.LENGTH)
+        self._events: list[GroupEvent] = []  # a list, as a deque costs 600 bytes even when it is empty
 
     def add(self, event: GroupEvent) -> None:
-        self._ring.append(event)
+        events = self._events
+        events.append(event)
+        if len(events) >= 2 * STORY_LENGTH:
+            del events[:-STORY_LENGTH]
 
     def __iter__(self) -> Iterator[GroupEvent]:
-        return iter(self._ring)
+        return iter(self._events[-STORY_LENGTH:])
 
     def __len__(self) -> int:
-        return len(self._ring)
+        return min(len(self._events), STORY_LENGTH)

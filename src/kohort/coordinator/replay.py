@@ -21,7 +21,17 @@ PartitionOfGroup = tuple[str, str, int]
 class Shard:
     """One partition: its groups (shared with the coordinator once loaded) and its open transactions."""
 
-    __slots__ = ("epoch", "groups", "is_loading", "latest", "partition", "pending", "records_read", "skipped")
+    __slots__ = (
+        "epoch",
+        "groups",
+        "is_loading",
+        "latest",
+        "partition",
+        "pending",
+        "records_read",
+        "restoring",
+        "skipped",
+    )
 
     def __init__(self, partition: int, epoch: int, groups: dict[str, Group]) -> None:
         self.partition = partition
@@ -29,6 +39,7 @@ class Shard:
         self.groups = groups
         self.is_loading = False
         self.latest: dict[bytes, tuple[bytes, int]] | None = None  # while loading: key -> value, offset of the record
+        self.restoring: list[Group] | None = None  # groups whose soft state is yet to be made from what was read
         self.pending: dict[int, dict[PartitionOfGroup, OffsetAndMetadata]] = {}  # by producer id
         self.records_read = 0
         self.skipped: dict[str, int] = {}  # why -> how many records
@@ -51,19 +62,30 @@ class Shard:
         else:
             latest[key] = (value, offset)
 
-    def settle(self, now_ms: int, limit: int | None = None) -> bool:
-        """Applies up to `limit` of the records that are left, and says whether that was all."""
+    def settle(self, now_ms: int) -> None:
+        """Applies the records that are left."""
+        self.finish(now_ms, None, restore=False)
+
+    def finish(self, now_ms: int, limit: int | None = None, restore: bool = True) -> bool:
+        """Applies what is left of the records, then restores the groups, `limit` of them at most; True when done."""
+        steps = 0
         latest = self.latest
-        if latest is None:
-            return True
         while latest:
-            if limit is not None:
-                if limit <= 0:
-                    return False
-                limit -= 1
+            if limit is not None and steps >= limit:
+                return False
+            steps += 1
             key, (value, offset) = latest.popitem()
             self.apply_bytes(key, value, now_ms, offset)
         self.latest = None
+        if not restore:
+            return True
+        if self.restoring is None:
+            self.restoring = [group for group in self.groups.values() if group.stored is not None]
+        while self.restoring:
+            if limit is not None and steps >= limit:
+                return False
+            steps += 1
+            self.restoring.pop().restore()
         return True
 
     # ---- changes

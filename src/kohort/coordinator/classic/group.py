@@ -163,7 +163,7 @@ class Group:
         self.static_members: dict[str, str] = {}
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.pending_members: dict[str, Deadline] = {}  # KIP-394: have an id, have not come back with it
-        self.pending_syncs: set[str] = set()
+        self.pending_syncs: dict[str, None] = {}  # a set that is small when it is empty
         self.awaiting_join = 0
         self.protocol_votes: dict[str, int] = {}
         self.new_member_added = False
@@ -203,7 +203,8 @@ class Group:
         if parked is not None:
             member.parked_join = parked
             self.awaiting_join += 1
-        self.pending_members.pop(member.member_id, None)
+        if self.pending_members.pop(member.member_id, None) is not None and not self.pending_members:
+            self.pending_members.clear()  # gives back its memory
 
     def remove(self, member_id: str) -> Member | None:
         """Takes a member or a pending member out; parked requests are the caller's to answer first."""
@@ -220,7 +221,7 @@ class Group:
         pending = self.pending_members.pop(member_id, None)
         if pending is not None:
             pending.cancel()
-        self.pending_syncs.discard(member_id)
+        self.pending_syncs.pop(member_id, None)
         return member
 
     def replace_static(self, instance_id: str, old_member_id: str, new_member_id: str) -> Member:

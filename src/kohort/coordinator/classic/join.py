@@ -339,7 +339,7 @@ def _answer_joins(context: Context, group: Group) -> None:
             unpark_join(group, member)
         context.reset_heartbeat(member)
         member.is_new = False
-        group.pending_syncs.add(member.member_id)
+        group.pending_syncs[member.member_id] = None
     context.timers.set(group.sync_timer, context.now_ms + group.rebalance_timeout_ms)
 
 

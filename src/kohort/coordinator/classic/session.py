@@ -93,8 +93,9 @@ def _park_sync(context: Context, group: Group, request: GroupRequest) -> None:
 
 
 def _synced(group: Group, member_id: str) -> None:
-    group.pending_syncs.discard(member_id)
+    group.pending_syncs.pop(member_id, None)
     if not group.pending_syncs:
+        group.pending_syncs.clear()
         group.sync_timer.cancel()
 
 
