@@ -104,9 +104,9 @@ def put_load(table: Table, side: str, name: str, load: Load, megabytes: float) -
 
 
 def batch_of(size: int) -> bytes:
-    """One uncompressed batch of exactly `size` bytes with one record."""
-    value_size = size
-    while (batch := build_batch([Record(0, 0, None, bytes(value_size), ())])) and len(batch) > size:
+    """One uncompressed batch of exactly `size` bytes with one record, of today: retention must not take it."""
+    value_size, now_ms = size, int(1000 * time.time())
+    while (batch := build_batch([Record(0, now_ms, None, bytes(value_size), ())])) and len(batch) > size:
         value_size -= len(batch) - size
     assert len(batch) == size
     return batch

@@ -62,7 +62,13 @@ class Lane:
 
     def receive(self, buffer: memoryview) -> tuple[int, int]:
         """Bytes read, and answers completed by them."""
-        size = self.connection.socket.recv_into(buffer)
+        try:
+            size = self.connection.socket.recv_into(buffer)
+        except TimeoutError:
+            state = (
+                f"{self.in_flight} requests in flight, {self.unread_bytes} of {self.answer_bytes} bytes of an answer"
+            )
+            raise TimeoutError(f"the broker stopped answering: {state}") from None
         if size == 0:
             raise ConnectionError("the broker closed a connection under load")
         answers, self.unread_bytes = divmod(self.unread_bytes + size, self.answer_bytes)
