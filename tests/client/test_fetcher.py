@@ -262,6 +262,19 @@ def test_paused_partitions_are_neither_fetched_nor_handed_out() -> None:
     assert {record.partition for record in brokers.fetcher.take(500)} == {0}
 
 
+def test_partitions_about_to_be_given_up_are_held_back() -> None:
+    brokers = Brokers("orders-0", "orders-1")
+    for name in ("orders-0", "orders-1"):
+        brokers.fetcher.seek(tp(name), 0)
+    request = brokers.fetching()
+    brokers.answer(request, {tp("orders-0"): (batch(0, 2), {}), tp("orders-1"): (batch(0, 2), {})})
+    brokers.fetcher.hold_back(frozenset({tp("orders-0")}))
+    assert {record.partition for record in brokers.fetcher.take(500)} == {1}
+    assert set(brokers.fetching().asked) == {tp("orders-1")}
+    brokers.fetcher.hold_back(frozenset())
+    assert {record.partition for record in brokers.fetcher.take(500)} == {0}
+
+
 def test_a_topic_without_an_id_is_fetched_by_name() -> None:
     brokers = Brokers("old-0")
     brokers.fetcher.seek(tp("old-0"), 0)

@@ -592,7 +592,7 @@ def test_auto_commit_comes_before_the_revocation() -> None:
     stage.pass_time(3_000)
     stage.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     stage.auto_commit(orders_0=10)
-    assert stage.member.holds_back
+    assert stage.member.held_back == tps("orders-0")
     assert stage.member.pending is None
     stage.committed()
     stage.act(Revoke)
@@ -631,6 +631,7 @@ def test_cooperative_commits_again_right_before_it_hands_over() -> None:
     stage.joined(2, leader="other")
     stage.synced(orders=[0])
     stage.auto_commit(orders_0=12, orders_1=15)
+    assert stage.member.held_back == tps("orders-1"), "what stays is read on"
     assert stage.committed().generation_id_or_member_epoch == 2
     assert stage.act(Revoke).partitions == tps("orders-1")
     stage.act(Assign)

@@ -270,11 +270,12 @@ class AsyncConsumer:
                 if call is not None:
                     return call
                 self._raise_errors(shell)
-                if shell.member is None or not shell.member.holds_back:
-                    taken = take(shell)
-                    shell.pump()
-                    if taken:
-                        return taken
+                if shell.member is not None:
+                    shell.fetcher.hold_back(shell.member.held_back)
+                taken = take(shell)
+                shell.pump()
+                if taken:
+                    return taken
                 if not await shell.wait_for_news(deadline):
                     return []
         finally:

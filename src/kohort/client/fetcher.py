@@ -86,6 +86,7 @@ class Fetcher:
         self._token = 0
         self._errors: deque[Exception] = deque()
         self._must_seek: set[TopicPartition] = set()
+        self._held_back: frozenset[TopicPartition] = frozenset()
         self._skip_validation: set[int] = set()
         self.buffered_bytes = 0
         self.metadata_wanted = False
@@ -156,6 +157,13 @@ class Fetcher:
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         for state in [self.state(tp) for tp in partitions]:
             state.paused = False
+
+    def hold_back(self, partitions: frozenset[TopicPartition]) -> None:
+        """Neither fetch nor hand out these: they are about to be given up. Replaces what was held back before."""
+        if partitions or self._held_back:
+            self._held_back = partitions
+            for tp, state in self._partitions.items():
+                state.held = tp in partitions
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit: the positions after the records that were handed out."""

@@ -110,11 +110,6 @@ class Membership:
         return self._taken
 
     @property
-    def holds_back(self) -> bool:
-        """Records must not be handed out: everything is about to be revoked and its positions are being committed."""
-        return self.protocol is RebalanceProtocol.EAGER and self.step in (Step.COMMITTING, Step.REVOKING)
-
-    @property
     def rebalancing(self) -> bool:
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 

@@ -52,6 +52,7 @@ class PartitionState:
         "buffered_bytes",
         "chunks",
         "fetch_ahead",
+        "held",
         "high_watermark",
         "last_stable_offset",
         "leader",
@@ -76,6 +77,7 @@ class PartitionState:
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0
         self.paused = False
+        self.held = False
         self.reset_to: str | None = None
         self.retry_at_ms = 0
         self.high_watermark: int | None = None
@@ -137,7 +139,7 @@ class PartitionState:
 
     @property
     def readable(self) -> bool:
-        return self.state is FetchState.FETCHING and not self.paused
+        return self.state is FetchState.FETCHING and not self.paused and not self.held
 
     def lag(self, read_committed: bool) -> int | None:
         """Records between the position and the end, never negative; None until the end is known."""

@@ -86,6 +86,16 @@ class Rebalance(Membership):
             return self.owned, False
         return frozenset(tp for tp in self.owned if tp.topic not in self.topics), False
 
+    @property
+    def held_back(self) -> frozenset[TopicPartition]:
+        """Partitions about to be given up, their positions perhaps being committed: hand out no more of them."""
+        return self._to_give_up()[0] if self.step in (Step.COMMITTING, Step.REVOKING) else frozenset()
+
+    @property
+    def holds_back(self) -> bool:
+        """For shells that hold back all or nothing."""
+        return bool(self.held_back)
+
     def _given_up(self, now_ms: int) -> None:
         if self._purpose is Purpose.LEAVE:
             self._send_leave(now_ms)

@@ -52,12 +52,11 @@ class Heartbeat:
         self.last_poll_ms = 0
 
     def start(self, now_ms: int) -> None:
-        """Joined: all three begin anew."""
+        """Joined: heartbeats and the session begin anew. The poll interval does not: only polls renew it."""
         self.in_flight = None
         self._backoff.reset()
         self.next_ms = now_ms + self._interval_ms
         self.last_answer_ms = now_ms
-        self.last_poll_ms = now_ms
 
     def sent(self, token: int, now_ms: int) -> None:
         self.in_flight = token
