@@ -68,7 +68,7 @@ def test_version_13_by_topic_id(world):
         (None, ErrorCode.INVALID_RECORD),
         (b"", ErrorCode.INVALID_RECORD),
         (b"\0" * 30, ErrorCode.CORRUPT_MESSAGE),
-        (batch(b"a")[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
         (batch(b"a")[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
         (batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
         (batch(b"a", control=True), ErrorCode.INVALID_RECORD),

@@ -53,7 +53,7 @@ def test_exactly_one_batch() -> None:
 
 def test_truncation_at_every_position() -> None:
     for end in range(1, len(GOOD)):
-        assert refusal(GOOD[:end]).code == ErrorCode.CORRUPT_MESSAGE
+        assert refusal(GOOD[:end]).code == ErrorCode.INVALID_RECORD
 
 
 def test_older_formats() -> None:

@@ -165,7 +165,7 @@ def _accepted(partition: Partition, append: Append) -> bool:
     verdict = partition.log.producers.check(append.header)
     if verdict.duplicate is not None:
         append.base_offset = verdict.duplicate.first_offset
-        append.append_time_ms = verdict.duplicate.timestamp if partition.log.config.log_append_time else -1
+        append.append_time_ms = verdict.duplicate.timestamp
         append.log_start_offset = partition.log.start_offset
         return False
     if verdict.error != ErrorCode.NONE:

@@ -11,7 +11,6 @@ from kohort.records.batch import (
     BatchHeader,
     check_crc,
     iter_batches,
-    read_header,
     read_records,
 )
 from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer, Compression
@@ -63,8 +62,7 @@ def _only_batch(records: Buffer | None, version: int) -> BatchHeader:
     batches = iter_batches(records)
     _, header = next(batches, (0, None))
     if header is None:
-        read_header(records)
-        raise CorruptBatch("the record batch is cut off")
+        raise InvalidBatch(f"Produce version {version} needs a whole record batch, this one is cut off")
     if version < _ZSTD_SINCE_VERSION and header.compression == Compression.ZSTD:
         raise InvalidBatch(f"Produce version {version} has no zstd", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if next(batches, None) is not None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 API_VERSIONS = 18
+# Older librdkafka compresses only where Produce 0 is offered, though it never uses it; so does Kafka (KAFKA-18659).
+_SHOWN_MIN = {0: 0}
 
 
 def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
@@ -34,6 +36,9 @@ def unsupported(core: Core) -> Any:
 
 
 def _ranges(core: Core, keys: list[int]) -> list[Any]:
-    version = messages.ApiVersionsResponse.ApiVersion
+    shown = messages.ApiVersionsResponse.ApiVersion
     rows = (core.table.apis[key] for key in keys)
-    return [version(api_key=row.key, min_version=row.min_version, max_version=row.max_version) for row in rows]
+    return [
+        shown(api_key=row.key, min_version=_SHOWN_MIN.get(row.key, row.min_version), max_version=row.max_version)
+        for row in rows
+    ]

@@ -129,7 +129,9 @@ class Read:
     def _row(self, asked: FetchPartition) -> Any:
         partition = asked.partition
         if partition is None or partition.deleted:
-            return _error(asked, _unknown(self._fetch.core, asked))
+            row = _error(asked, _unknown(self._fetch.core, asked))
+            row.aborted_transactions = []
+            return row
         log = partition.log
         row_of = messages.FetchResponse.PartitionData
         if asked.current_leader_epoch >= 0 and (error := epoch_error(partition, asked.current_leader_epoch)):
@@ -160,7 +162,7 @@ class Read:
         row = row_of(
             partition_index=asked.index,
             high_watermark=end,
-            last_stable_offset=limit if self._fetch.committed else -1,
+            last_stable_offset=limit if self._fetch.committed else log.last_stable_offset,
             log_start_offset=log.start_offset,
             aborted_transactions=None,
             records=records,

@@ -143,7 +143,9 @@ def _missing(response: Any, name: str) -> Any:
         check_name(name)
     except KafkaError as refused:
         error = refused.code
-    return response.DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
+    return response.DescribeTopicPartitionsResponseTopic(
+        error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _described(core: Core, response: Any, topic: Topic, partitions: list[Any]) -> Any:
