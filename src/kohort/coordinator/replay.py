@@ -108,7 +108,10 @@ class Shard:
             why = str(unknown)
             self.skipped[why] = self.skipped.get(why, 0) + 1
             return
-        self.apply(change, now_ms, offset, producer_id)
+        if producer_id < 0 and type(change) is OffsetCommit:
+            self.apply_offset(change, now_ms, offset)
+        else:
+            self.apply(change, now_ms, offset, producer_id)
 
     def _group(self, group_id: str, now_ms: int) -> Group:
         group = self.groups.get(group_id)
@@ -120,7 +123,9 @@ class Shard:
         value = change.value
         if value is None:
             return self._forget_offset(change)
-        group = self._group(change.group_id, now_ms)
+        group = self.groups.get(change.group_id)
+        if group is None:
+            group = self._group(change.group_id, now_ms)
         value.record_offset = offset
         committed = group.offsets.get(change.topic)
         if committed is None:

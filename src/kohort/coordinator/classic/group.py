@@ -339,7 +339,7 @@ class Group:
             if names is None:
                 return None
             topics.update(names)
-        return frozenset(topics)
+        return _shared(frozenset(topics))
 
     def next_generation(self, now_ms: int) -> None:
         """The join phase ends: the generation counts up, and the members left decide the protocol."""
@@ -386,6 +386,20 @@ class Group:
 
     def __repr__(self) -> str:
         return f"Group({self.group_id}, {self.state.value}, generation={self.generation}, members={list(self.members)})"
+
+
+_SUBSCRIPTIONS: dict[frozenset[str], frozenset[str]] = {}
+_MOST_SUBSCRIPTIONS = 10_000
+
+
+def _shared(topics: frozenset[str]) -> frozenset[str]:
+    """Many groups subscribe to the same topics: they share one set."""
+    known = _SUBSCRIPTIONS.get(topics)
+    if known is None:
+        if len(_SUBSCRIPTIONS) >= _MOST_SUBSCRIPTIONS:
+            _SUBSCRIPTIONS.clear()
+        known = _SUBSCRIPTIONS[topics] = topics
+    return known
 
 
 def subscription_topics(metadata: bytes) -> list[str] | None:
