@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import random
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +21,7 @@ from pyspark.sql import functions as f
 import kohort
 import kohort.spark
 
-ORDER = "id STRING, country STRING, amount DOUBLE, at TIMESTAMP"
+ORDER = "id STRING, country STRING, amount DECIMAL(12, 2), at TIMESTAMP"
 COUNTRIES = ("DE", "FR", "IN", "JP", "US")
 
 
@@ -51,8 +52,7 @@ def revenue(orders: DataFrame, window: str = "1 minute", late_by: str = "1 minut
 
 
 def start(frame: DataFrame, output: str, checkpoint: str, trigger: str) -> Any:
-    """One checkpoint per query, also within a group. A shared output folder is fine: Spark's file sink is not keyed by
-    it, so every query writes to a folder of its own below."""
+    """Every query needs a checkpoint and a folder of its own, also within one group."""
     writer = frame.writeStream.format("parquet").outputMode("append").option("path", output)
     return writer.option("checkpointLocation", checkpoint).trigger(processingTime=trigger).start()
 
@@ -99,13 +99,14 @@ def main() -> None:
     parser.add_argument("--bootstrap-servers", default="localhost:9092")
     parser.add_argument("--group", default="orders")
     parser.add_argument("--topic", default="orders")
-    parser.add_argument("--output", default="revenue", help="folder for Parquet files and the checkpoint")
+    parser.add_argument("--output", help="folder for Parquet files and the checkpoint, of this query alone")
     parser.add_argument("--trigger", default="2 seconds")
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--try", action="store_true", help="start a broker, make orders, show the result")
     arguments = parser.parse_args()
     spark = kohort.spark.session("orders", config={"spark.log.level": "ERROR", "spark.sql.session.timeZone": "UTC"})
-    parquet, checkpoint = f"{arguments.output}/parquet", f"{arguments.output}/checkpoint"
+    output = arguments.output or (tempfile.mkdtemp(prefix="revenue-") if getattr(arguments, "try") else "revenue")
+    parquet, checkpoint = f"{output}/parquet", f"{output}/checkpoint"
     with servers_of(arguments) as servers:
         orders = read_orders(spark, servers, arguments.group, arguments.topic)
         query = start(revenue(orders), parquet, checkpoint, arguments.trigger)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,23 @@ def test_available_now_copies_each_record_once_over_two_runs(spark: Any, servers
 
 def test_queries_and_a_plain_consumer_share_a_group_and_take_over(spark: Any, servers: str, tmp_path: Path) -> None:
     share_and_take_over(spark, servers, tmp_path)
+
+
+def test_the_orders_pipeline_counts_every_order(spark: Any, servers: str, tmp_path: Path) -> None:
+    path = Path(__file__).parents[2] / "examples" / "orders_pipeline.py"
+    spec = importlib.util.spec_from_file_location("orders_pipeline", path)
+    assert spec is not None and spec.loader is not None
+    pipeline = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pipeline)
+    topic = unique("orders")
+    create(servers, topic)
+    pipeline.produce_orders(servers, topic, 2000)
+    orders = pipeline.read_orders(spark, servers, unique(), topic)
+    output = str(tmp_path / "parquet")
+    query = pipeline.start(pipeline.revenue(orders), output, str(tmp_path / "checkpoint"), "0 seconds")
+    query.processAllAvailable()
+    # Times go beyond the last window of the first orders, which closes it.
+    pipeline.produce_orders(servers, topic, 10, first=10_000)
+    query.processAllAvailable()
+    query.stop()
+    assert sum(row.orders for row in pipeline.report(spark, [output]).collect()) == 2000
