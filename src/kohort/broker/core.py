@@ -33,6 +33,7 @@ from kohort.broker.apis import TABLE, api_versions
 from kohort.broker.appends import Append, Appends
 from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Call, Connection, Part
+from kohort.broker.faults import Faults
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.maintenance import Maintenance
 from kohort.broker.purgatory import Purgatory
@@ -84,6 +85,7 @@ class Core:
         random_bytes: Callable[[int], bytes],
         groups: Callable[[Core], Groups] | None = None,
         wake: Callable[[], None] = _no_wake,
+        faults: Faults | None = None,
     ) -> None:
         """`wake` is called, on any thread, when something finished elsewhere and a `flush` is due."""
         self.config = config
@@ -98,6 +100,8 @@ class Core:
             config["max.incremental.fetch.session.cache.slots"], lambda: int.from_bytes(random_bytes(4), "big")
         )
         self.maintenance = Maintenance(self)
+        self.faults = faults or Faults()
+        self.faults.started()
         self.table = ApiTable(TABLE)
         self._entries = self.table.entries
         self._dirty: list[Connection] = []
@@ -128,7 +132,7 @@ class Core:
             if entry is None:
                 self._refuse(connection, code >> 16, code & 0xFFFF, correlation_id)
                 return
-            read, handler, _, flexible, _, _, name, version = entry
+            read, _, _, flexible, _, _, _, version = entry
             pos = 10 + length if length > 0 else 10
             raw = frame[10:pos]
             if raw != connection.raw_client_id or length <= 0:
@@ -144,12 +148,18 @@ class Core:
             return
         call = Call(connection, correlation_id, connection.client_id, version, entry)
         connection.pending.append(call)
+        if not (self.faults.active and self.faults.catch(self, call, request, now_ms)):
+            self.serve(call, request, now_ms)
+
+    def serve(self, call: Call, request: Any, now_ms: int) -> None:
+        """Have a pending request handled. A handler that fails costs its connection."""
+        entry = call.entry
         try:
-            response = handler(self, call, request, now_ms)
+            response = entry.handler(self, call, request, now_ms)
         except Exception as error:
             if not isinstance(error, KafkaError):
                 logger.exception("%r failed", call)
-            self.disconnect(connection, f"{name} v{version} failed: {error}")
+            self.disconnect(call.connection, f"{entry.name} v{entry.version} failed: {error}")
             return
         if response is not None:
             self.reply(call, response)
@@ -228,6 +238,7 @@ class Core:
         connection.close("the peer closed it")
         connection.out.clear()
         self.purgatory.forget(connection)
+        self.faults.forget(connection)
         if self.groups is not None:
             self.groups.connection_lost(connection, now_ms)
 
@@ -262,6 +273,8 @@ class Core:
     # Time and work elsewhere.
 
     def on_time(self, now_ms: int) -> None:
+        if self.faults.active:
+            self.faults.on_time(self, now_ms)
         self.purgatory.expire(now_ms)
         self.maintenance.on_time(now_ms)
         if self.groups is not None:
@@ -269,12 +282,21 @@ class Core:
 
     def next_deadline(self) -> int | None:
         """When `on_time` is to be called next; asked for after every turn."""
-        first = self.maintenance.next_deadline()
-        other = self.purgatory.next_deadline()
+        first = self.next_wait()
+        other = self.maintenance.next_deadline()
         if other is not None and (first is None or other < first):
             first = other
+        return first
+
+    def next_wait(self) -> int | None:
+        """When the next request, member or group has waited long enough: deadlines without the housekeeping."""
+        first = self.purgatory.next_deadline()
         if self.groups is not None:
             other = self.groups.next_deadline()
+            if other is not None and (first is None or other < first):
+                first = other
+        if self.faults.active:
+            other = self.faults.next_deadline()
             if other is not None and (first is None or other < first):
                 first = other
         return first

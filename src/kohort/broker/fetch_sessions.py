@@ -95,6 +95,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
     def remove(self, session_id: int) -> None:
         self._sessions.pop(session_id, None)
 
