@@ -14,6 +14,7 @@ from client.conftest import Topics, until
 from kohort.client import (
     CommitFailedError,
     ConfigError,
+    KafkaError,
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     OffsetAndMetadata,
@@ -356,6 +357,13 @@ def test_none_as_reset_policy(topics: Topics, consumer: Make) -> None:
     for tp in reader.assignment():
         reader.seek(tp, 0)
     assert len(read(reader, 4)) == 4
+
+
+def test_a_name_that_no_topic_can_have(consumer: Make) -> None:
+    reader = consumer()
+    reader.subscribe("not a topic!")
+    with pytest.raises(KafkaError, match="topic 'not a topic!'"):
+        until(lambda: False, "the refusal", lambda: reader.poll(0.2))
 
 
 def test_nobody_answers() -> None:

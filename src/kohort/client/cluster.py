@@ -67,6 +67,8 @@ class Metadata:
     nodes: dict[int, Node] = field(default_factory=dict)
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     covers: frozenset[str] | None = frozenset()
+    refused: dict[str, ErrorCode] = field(default_factory=dict)
+    """Topics that will not be told about: forbidden, or no name for a topic."""
 
     def leaders(self) -> dict[TopicPartition, Leader]:
         return {
@@ -180,8 +182,9 @@ class Cluster:
                 complete = self._accept(await self._fetch_metadata())
                 self._failure = None
             except KafkaError as error:
+                level = logging.WARNING if self._failure is None else logging.DEBUG
+                log.log(level, "no metadata, trying again: %s", error)
                 self._failure = error
-                log.debug("metadata: %s", error)
                 self._refresh_failed(waiter, error)
                 await asyncio.sleep(backoff.next_ms() / 1000)
                 continue
@@ -239,6 +242,9 @@ class Cluster:
         complete = not any(topic.error.retriable for topic in new.topics.values()) and all(
             partition.leader >= 0 for topic in new.topics.values() for partition in topic.partitions
         )
+        new.refused = {
+            name: topic.error for name, topic in new.topics.items() if topic.error and not topic.error.retriable
+        }
         new.topics = {name: topic for name, topic in new.topics.items() if topic.error is ErrorCode.NONE}
         self.metadata = new
         for listener in self.on_metadata:

@@ -33,7 +33,7 @@ from kohort.client.effects import (
     UseCoordinator,
     WatchTopics,
 )
-from kohort.client.errors import KafkaTimeoutError
+from kohort.client.errors import KafkaTimeoutError, error_for
 from kohort.client.fetcher import Fetcher, FetcherConfig, NodeRequest
 from kohort.client.member import Member, MemberConfig
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
@@ -278,6 +278,11 @@ class Shell:
     # -- metadata and fetching ----------------------------------------------------------------------------------------
 
     def _metadata_arrived(self, metadata: Metadata) -> None:
+        for topic, code in metadata.refused.items():
+            refusal = error_for(code, f"topic {topic!r}: {code.message}")
+            if str(refusal) not in map(str, self.errors):
+                self.errors.append(refusal)
+                self.wake()
         self.fetcher.metadata_updated(metadata.leaders(), metadata.topic_ids())
         if self.member is not None:
             self.apply(self.member.metadata_updated(metadata.snapshot(), self.now_ms()))
