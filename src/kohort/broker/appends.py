@@ -68,6 +68,7 @@ class Appends:
         self._wake = wake
         self._queued: dict[Partition, list[Append]] = {}
         self._durable: deque[tuple[list[Append], StorageError | None]] = deque()
+        self.unsettled = 0  # writes whose owners wait for the disk
         self.grown: dict[Partition, None] = {}  # in order, so that a run can be repeated
 
     def __bool__(self) -> bool:
@@ -141,6 +142,7 @@ class Appends:
             if append.error != ErrorCode.NONE:
                 append.owner.appended(append, now_ms)
         if waiting:
+            self.unsettled += 1
             partition.log.flush_async(partial(self._flushed, waiting))
 
     def _flushed(self, appends: list[Append], error: StorageError | None) -> None:
@@ -152,6 +154,7 @@ class Appends:
         """Tell the owners of what has become durable since."""
         while self._durable:
             appends, error = self._durable.popleft()
+            self.unsettled -= 1
             for append in appends:
                 if error is not None:
                     append.fail(error.code, error.message)

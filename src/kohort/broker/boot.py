@@ -12,8 +12,10 @@ from typing import Any
 from kohort.broker.clock import Clock
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.core import Core
+from kohort.broker.faults import Faults
 from kohort.broker.groups import GroupService
 from kohort.broker.server import Server
+from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.uuids import to_base64
 from kohort.storage.store import LogStore, MemoryStore, Store
@@ -49,11 +51,18 @@ class RunningBroker:
         self.host = host
         self.port = port
 
+    def story(self, group_id: str) -> list[GroupEvent]:
+        """What happened to a group lately, when and why, oldest first."""
+        assert isinstance(self.core.groups, GroupService)
+        return self.core.groups.coordinator.story(group_id)
+
     async def stop(self) -> None:
         await self.server.stop()
 
 
-async def start_broker(config: BrokerConfig, store: Store, host: str, port: int, clock: Clock) -> RunningBroker:
+async def start_broker(
+    config: BrokerConfig, store: Store, host: str, port: int, clock: Clock, faults: Faults | None = None
+) -> RunningBroker:
     """Listen and serve; StartError, with the store closed, where that is impossible."""
     server: Server | None = None
 
@@ -62,7 +71,7 @@ async def start_broker(config: BrokerConfig, store: Store, host: str, port: int,
             server.wake()
 
     try:
-        core = Core(config, store, random_bytes=os.urandom, groups=GroupService, wake=wake)
+        core = Core(config, store, random_bytes=os.urandom, groups=GroupService, wake=wake, faults=faults)
         server = Server(core, clock)
         bound_host, bound_port = await server.start(host, port)
     except (OSError, KafkaError, ConfigError) as error:

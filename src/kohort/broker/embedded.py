@@ -6,13 +6,19 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kohort.broker.boot import RunningBroker, StartError, make_config, open_store, start_broker
-from kohort.broker.clock import Clock
+from kohort.broker.clock import Clock, ManualClock
+from kohort.broker.controls import BrokerClock, BrokerFaults
+
+if TYPE_CHECKING:
+    from kohort.coordinator.events import GroupEvent
 
 _T = TypeVar("_T")
 _START_TIMEOUT_S = 60
+_CLOCKS = {"running": Clock, "manual": ManualClock}
+_QUICK = {"group.initial.rebalance.delay.ms": 0}
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -24,21 +30,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-class BrokerClock:
-    """The broker's time, from any thread."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def now_ms(self) -> int:
-        return self._broker._clock.now_ms()
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass for the broker at once; what is due by then has happened when this returns."""
-        self._broker._clock.advance(seconds)
-        self._broker._call(lambda running: running.server.on_time())
-
-
 class Broker:
     """A Kafka broker that any client can use, as a context manager (also asynchronous) or with start() and stop().
 
@@ -46,7 +37,10 @@ class Broker:
             producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
 
     Everything is kept in memory unless `data_dir` names a directory; port 0 takes a free one. `config` takes Kafka's
-    broker configs by name.
+    broker configs by name; unlike in Kafka, `group.initial.rebalance.delay.ms` is 0 where it is not given.
+
+    `clock.advance(45)` lets 45 seconds pass at once; with clock="manual" time passes in no other way. `faults` makes
+    requests fail, wait or get lost; its rules outlive a restart().
     """
 
     def __init__(
@@ -55,14 +49,18 @@ class Broker:
         port: int = 0,
         host: str = "127.0.0.1",
         config: Mapping[str, Any] | None = None,
+        clock: str = "running",
     ) -> None:
+        if clock not in _CLOCKS:
+            raise ValueError(f"clock is {clock!r}: it can be running or manual")
         self.data_dir = data_dir
         self.host = host
         self.port = port
-        self.config = dict(config or {})
+        self.config = _QUICK | dict(config or {})
         make_config(self.config)
-        self.clock = BrokerClock(self)
-        self._clock = Clock()
+        self._clock = _CLOCKS[clock]()
+        self.clock = BrokerClock(self, self._clock)
+        self.faults = BrokerFaults(self)
         self._asked_port = port
         self._memory: Any = None
         self._running: RunningBroker | None = None
@@ -93,7 +91,7 @@ class Broker:
     async def _start(self) -> RunningBroker:
         config = make_config(self.config)
         store = self._memory or open_store(config, self.data_dir)
-        running = await start_broker(config, store, self.host, self.port, self._clock)
+        running = await start_broker(config, store, self.host, self.port, self._clock, self.faults.rules)
         if self.data_dir is None:
             self._memory = store
         return running
@@ -120,16 +118,35 @@ class Broker:
         self._memory = None
         self.port = self._asked_port
 
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """A topic, without a client; KafkaError where that is refused."""
+        self._call(lambda running: running.core.topics.create(name, partitions, dict(configs or {})))
+
+    def story(self, group_id: str) -> list[GroupEvent]:
+        """What happened to a group lately, when and why, oldest first."""
+        return self._call(lambda running: running.story(group_id))
+
+    @property
+    def running(self) -> bool:
+        return self._running is not None
+
     def _call(self, function: Callable[[RunningBroker], _T]) -> _T:
-        """Run a function on the broker's thread."""
+        """Run a function on the broker's thread; what it causes to be sent is sent when this returns."""
+
+        async def call(running: RunningBroker) -> _T:
+            result = function(running)
+            running.server.end_turn()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return result
+
+        return self._call_async(call)
+
+    def _call_async(self, function: Callable[[RunningBroker], Coroutine[Any, Any, _T]]) -> _T:
         running = self._running
         if running is None:
             raise RuntimeError("the broker is not running")
-
-        async def call() -> _T:
-            return function(running)
-
-        return self._await(call())
+        return self._await(function(running))
 
     def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         assert self._loop is not None
