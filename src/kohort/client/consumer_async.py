@@ -11,20 +11,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kohort.client import lookups
 from kohort.client.chunks import Chunk
-from kohort.client.cluster import PartitionInfo
 from kohort.client.config import Config
+from kohort.client.consumer_questions import Questions
 from kohort.client.effects import Assign, AutoCommit, Lose, Revoke
 from kohort.client.errors import ConfigError, ConsumerClosedError, KafkaTimeoutError
 from kohort.client.listeners import RebalanceListener, as_listener
-from kohort.client.listing import list_offsets
 from kohort.client.shell import Shell
 from kohort.client.types import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     TopicPartition,
     partition_list,
 )
@@ -48,7 +45,7 @@ class ListenerCall:
     action: Revoke | Lose | Assign
 
 
-class AsyncConsumer:
+class AsyncConsumer(Questions):
     """Reads topics as a member of a group, or partitions of its own choice. Use `async with`, or `close` at the end."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
@@ -454,48 +451,7 @@ class AsyncConsumer:
         timeout_ms = self.config.default_api_timeout_ms if timeout is None else int(timeout * 1000)
         return await shell.committed(frozenset(TopicPartition(*tp) for tp in partitions), timeout_ms)
 
-    # -- questions ----------------------------------------------------------------------------------------------------
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each timestamp (milliseconds); None where there is none."""
-        if any(timestamp < 0 for timestamp in timestamps.values()):
-            raise ValueError("timestamps must not be negative; beginning_offsets() and end_offsets() give the ends")
-        return await self._list(timestamps, timeout)
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        return await self._ends(partitions, lookups.EARLIEST, timeout)
-
-    async def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        return await self._ends(partitions, lookups.LATEST, timeout)
-
-    async def _ends(
-        self, partitions: Iterable[TopicPartition], which: int, timeout: float | None
-    ) -> dict[TopicPartition, int]:
-        found = await self._list({TopicPartition(*tp): which for tp in partitions}, timeout)
-        return {tp: listed.offset if listed is not None else 0 for tp, listed in found.items()}
-
-    async def _list(
-        self, timestamps: Mapping[TopicPartition, int], timeout: float | None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        timeout_ms = self.config.default_api_timeout_ms if timeout is None else int(timeout * 1000)
-        read_committed = self.config.isolation_level == "read_committed"
-        return await list_offsets(self._open().cluster, timestamps, read_committed, timeout_ms)
-
-    async def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
-        """Records between the position and the end of each partition (default: all assigned), never negative."""
-        wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self.assignment())
-        ends = await self.end_offsets(wanted)
-        return {tp: max(0, ends[tp] - await self.position(tp)) for tp in wanted}
-
-    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        found = await self._open().cluster.topics([topic])
-        return found[topic].partitions if topic in found else []
+    # -- membership ----------------------------------------------------------------------------------------------------
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         member = self._open().member
