@@ -13,7 +13,8 @@ def _encode(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL = [_encode(value) for value in range(8192)]
+# One and two bytes, made without the loop: this runs at every start of a process.
+_SMALL = [bytes((raw,)) for raw in range(0, 128, 2)] + [bytes((raw & 127 | 128, raw >> 7)) for raw in range(128, 16384, 2)]
 NULL = _encode(-1)
 
 
