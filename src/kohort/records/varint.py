@@ -14,7 +14,9 @@ def _encode(value: int) -> bytes:
 
 
 # One and two bytes, made without the loop: this runs at every start of a process.
-_SMALL = [bytes((raw,)) for raw in range(0, 128, 2)] + [bytes((raw & 127 | 128, raw >> 7)) for raw in range(128, 16384, 2)]
+_SMALL = [bytes((raw,)) for raw in range(0, 128, 2)] + [
+    bytes((raw & 127 | 128, raw >> 7)) for raw in range(128, 16384, 2)
+]
 NULL = _encode(-1)
 
 
