@@ -350,6 +350,36 @@ def test_a_broker_restart_within_a_batch(topic: str, servers: str, broker: kohor
         until(lambda: query.plan() or sum(committed(servers, group, topic).values()) == 80)
 
 
+def test_a_broker_that_is_away_makes_the_query_wait(
+    topic: str, servers: str, broker: kohort.Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = Query(servers, unique(), subscribe=topic, default_api_timeout_ms="300")
+    with stopping(query), caplog.at_level(logging.WARNING, "kohort.spark"):
+        query.plan_nothing()
+        broker.stop()
+        try:
+            query.plan_nothing()
+        finally:
+            broker.start()
+        assert "no batch can be planned now" in caplog.text
+        produce(servers, topic, numbers(0, 40))
+        query.step_until(40)
+
+
+def test_a_static_member_that_restarts_finds_its_partitions_as_they_were(servers: str, topic: str) -> None:
+    group = unique()
+    static = {"group_instance_id": "driver-1"}
+    first = Query(servers, group, subscribe=topic, **static)
+    produce(servers, topic, numbers(0, 40))
+    first.step_until(40)
+    generation = first.driver._membership._member.generation.generation_id
+    first.stop()
+    second = Query(servers, group, checkpoint=first.offset, subscribe=topic, **static)
+    with stopping(second):
+        until(lambda: second.plan() or len(second.owned()) == 4)
+        assert second.driver._membership._member.generation.generation_id == generation
+
+
 # -- limits and ends -------------------------------------------------------------------------------------------------
 
 
@@ -361,7 +391,7 @@ def test_a_limit_is_shared_by_lag(servers: str, topic: str) -> None:
         until(lambda: query.plan(20))
         assert query.planned is not None
         spans = query.planned["offsets"][topic]
-        assert spans["0"] == [0, 18] and spans["1"] == [0, 2]
+        assert spans["0"] == [0, 17] and spans["1"] == [0, 3]
 
 
 def test_available_now_ends_where_the_log_ended_at_the_start(servers: str, topic: str) -> None:

@@ -11,9 +11,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import kohort
+from kohort.protocol.errors import ErrorCode
 from kohort.spark import fetch
 from kohort.spark.accounting import DataLossError
-from kohort.spark.connection import POOL
+from kohort.spark.connection import POOL, Connection
 from kohort.spark.fetch import ReadTask
 from kohort.spark.offsets import Piece
 from spark.query import create, delete, produce, unique
@@ -25,7 +26,8 @@ VALUES = [f"{number:0100d}" for number in range(2000)]
 def topic(servers: str) -> str:
     name = unique("orders")
     create(servers, name, 1)
-    produce(servers, name, VALUES, partition=0)
+    for first in range(0, 2000, 500):
+        produce(servers, name, VALUES[first : first + 500], partition=0)
     return name
 
 
@@ -80,6 +82,27 @@ def test_a_broker_that_is_away_for_a_while(servers: str, topic: str, broker: koh
         assert rows([first, *reader]) == list(enumerate(VALUES))
     finally:
         later.join()
+
+
+def test_a_leader_change_within_a_range(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH]
+    asked: list[int] = []
+    receive, ask = Connection.receive, fetch.Cluster._ask_metadata
+
+    def refuse(self: Connection) -> Any:
+        response = receive(self)
+        if type(response).__name__ == "FetchResponse" and refusals:
+            asked.append(0)
+            if len(asked) % 2 == 0:
+                answer = response.responses[0].partitions[0]
+                answer.error_code, answer.records = refusals.pop(), None
+        return response
+
+    looked_up: list[Any] = []
+    monkeypatch.setattr(Connection, "receive", refuse)
+    monkeypatch.setattr(fetch.Cluster, "_ask_metadata", lambda *args: looked_up.append(args) or ask(*args))
+    assert rows(fetch.read(task(servers, topic, 0, 2000))) == list(enumerate(VALUES))
+    assert not refusals and len(looked_up) >= 3
 
 
 def test_deleted_records_are_a_loss_unless_told_otherwise(

@@ -15,7 +15,10 @@ from typing import Any
 
 from kohort.client.errors import RebalanceInProgressError
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
+from kohort.protocol.errors import KafkaError
 from kohort.spark.accounting import DataLossError
+from kohort.spark.cluster import is_transient
+from kohort.spark.connection import ConnectionLost
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
 from kohort.spark.membership import Membership
@@ -70,13 +73,23 @@ class QueryDriver:
         self._membership.check()
         self.holdings.finish(start.ranges)
         self._wait_for_first_assignment()
+        try:
+            planned = self._next_batch(start, limit)
+        except (ConnectionLost, KafkaError) as error:
+            if self._targets is not None or not is_transient(error):
+                raise
+            log.warning("no batch can be planned now, trying again: %s", error)
+            return start_json
+        if not any(stop > first for first, stop in planned.values()):
+            return start_json
+        return StreamOffset(self._query, planned).to_json()
+
+    def _next_batch(self, start: StreamOffset, limit: int | None) -> Ranges:
         self._resolve_new(start)
         self._commit()
         planned = self.holdings.plan(self._plan(limit))
         self._reached = {tp: stop for tp, (_, stop) in planned.items()}
-        if not any(stop > first for first, stop in planned.values()):
-            return start_json
-        return StreamOffset(self._query, planned).to_json()
+        return planned
 
     def pieces(self, end_json: Mapping[str, Any]) -> list[Piece]:
         """The tasks of a batch, from its end alone: the same for a batch of an earlier run."""

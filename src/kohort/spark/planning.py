@@ -28,13 +28,16 @@ def bounded_ranges(cluster: Cluster, options: ReadOptions) -> Ranges:
 def resolve(
     cluster: Cluster, spec: OffsetSpec, limits: dict[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
-    """The offset that `spec` means for each partition; `limits` are the start and the end of their logs."""
+    """The offset that `spec` means for each partition; `limits` are the start and the end of their logs.
+
+    A partition it does not name, such as one that was added later, begins with its first record.
+    """
     if spec.kind == "timestamp":
         return _resolve_times(cluster, spec, limits)
     offsets: dict[TopicPartition, int] = {}
     for tp, (start, end) in limits.items():
         number = spec.of(tp)
-        offsets[tp] = start if number == EARLIEST else end if number in (LATEST, None) else number
+        offsets[tp] = start if number in (EARLIEST, None) else end if number == LATEST else number
     return offsets
 
 
@@ -49,12 +52,16 @@ def _resolve_times(
             f"{partition_list(too_new)}: no record is as new as the timestamp asked for; "
             "startingOffsetsByTimestampStrategy=latest starts at the end there"
         )
-    return {tp: end if (offset := found.get(tp)) is None else offset for tp, (_, end) in limits.items()}
+    offsets: dict[TopicPartition, int] = {}
+    for tp, (start, end) in limits.items():
+        offset = found.get(tp)
+        offsets[tp] = start if tp not in times else end if offset is None else offset
+    return offsets
 
 
 def _check_covers(spec: OffsetSpec, partitions: Iterable[TopicPartition], option: str) -> None:
     """Offsets given one by one must name every partition and no other, as in Spark's own source."""
-    if spec.is_everywhere or spec.kind == "timestamp":
+    if spec.is_everywhere:
         return
     partitions = set(partitions)
     missing, foreign = sorted(partitions - set(spec.by_partition)), sorted(set(spec.by_partition) - partitions)
