@@ -8,6 +8,6 @@ def main() -> None:
         from kohort.cli.serve import main as serve
 
         sys.exit(serve(sys.argv[2:]))
-    from kohort.cli.app import app
+    from kohort.cli.run import run
 
-    app()
+    sys.exit(run(sys.argv[1:]))

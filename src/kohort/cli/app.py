@@ -8,7 +8,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "completions": "kohort.cli.completions:app",
+    "consume": "kohort.cli.consume:app",
+    "groups": "kohort.cli.groups:app",
+    "produce": "kohort.cli.produce:app",
+    "topics": "kohort.cli.topics:app",
+}
 """Command -> "module:app", a typer application with one command or with several below it."""
 
 
@@ -30,12 +36,23 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Kafka's consumer-group coordination for Python and Spark.",
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from kohort import __version__
+
+        typer.echo(f"kohort {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
     """Kafka's consumer-group coordination for Python and Spark."""
 
 

@@ -43,6 +43,12 @@ def parser() -> argparse.ArgumentParser:
         help="a broker configuration by Kafka's name; may be given several times",
     )
     add("--advertised-listener", metavar="HOST:PORT", help="the address told to clients, where it is another one")
+    add(
+        "--control-port",
+        type=int,
+        metavar="PORT",
+        help="take faults, clock and restart requests over HTTP on this loopback port; 0 picks one (default: off)",
+    )
     add("--log-level", choices=_LEVELS, default="info", help="how much to log (default: %(default)s)")
     add("--log-format", choices=("text", "json"), default="text", help="how to log (default: %(default)s)")
     return made
@@ -91,8 +97,9 @@ def main(arguments: list[str]) -> int:
         options = parser().parse_args(arguments)
         if options.memory and options.data_dir is not None:
             raise UsageError("--memory and --data-dir exclude each other: choose one")
-        if not 0 <= options.port <= 65535:
-            raise UsageError(f"--port takes a number from 0 to 65535, not {options.port}")
+        for name, port in (("--port", options.port), ("--control-port", options.control_port)):
+            if port is not None and not 0 <= port <= 65535:
+                raise UsageError(f"{name} takes a number from 0 to 65535, not {port}")
         given = parse_configs(options.config)
         if options.advertised_listener is not None:
             given["advertised.listeners"] = options.advertised_listener
@@ -107,34 +114,87 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, given: dict[str, str]) -> int:
-    from kohort.broker.boot import make_config, open_store
     from kohort.broker.embedded import new_event_loop
 
-    config = make_config(given)
-    store = open_store(config, None if options.memory else options.data_dir or DEFAULT_DATA_DIR)
+    serving = Serving(options, given)
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_serve(config, store, options.host, options.port))
+        return loop.run_until_complete(serving.run())
     finally:
         loop.close()
 
 
-async def _serve(config: Any, store: Any, host: str, port: int) -> int:
-    from kohort.broker.boot import start_broker
-    from kohort.broker.clock import Clock
+class Serving:
+    """The broker of this process, from its first start to its end; restarted on request of the control port."""
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    running = await start_broker(config, store, host, port, Clock())
-    print(f"kohort listening on {running.host}:{running.port}", flush=True)
-    # What a start leaves behind lives as long as the process: keep the collector from walking it over and over.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-    await stop.wait()
-    logging.getLogger("kohort.broker").info("stopping")
-    await running.stop()
-    return 0
+    def __init__(self, options: argparse.Namespace, given: dict[str, str]) -> None:
+        from kohort.broker.boot import make_config
+        from kohort.broker.clock import Clock
+        from kohort.broker.faults import Faults
+
+        self._options = options
+        self._given = given
+        make_config(given)
+        self._clock = Clock()
+        self._faults = Faults()
+        self._store: Any = self._open_store()
+        self._running: Any = None
+        self._changing = asyncio.Lock()
+
+    def _open_store(self) -> Any:
+        from kohort.broker.boot import make_config, open_store
+
+        options = self._options
+        return open_store(make_config(self._given), None if options.memory else options.data_dir or DEFAULT_DATA_DIR)
+
+    async def run(self) -> int:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        await self._start(self._options.port)
+        control = await self._start_control()
+        print(f"kohort listening on {self._running.host}:{self._running.port}", flush=True)
+        # What a start leaves behind lives as long as the process: keep the collector from walking it over and over.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
+        await stop.wait()
+        logging.getLogger("kohort.broker").info("stopping")
+        if control is not None:
+            await control.stop()
+        async with self._changing:
+            await self._running.stop()
+        return 0
+
+    async def _start(self, port: int) -> None:
+        from kohort.broker.boot import make_config, start_broker
+
+        config, store = make_config(self._given), self._store
+        self._running = await start_broker(config, store, self._options.host, port, self._clock, self._faults)
+
+    async def restart(self) -> None:
+        """Stop, then start on the same port with the same data."""
+        async with self._changing:
+            port = self._running.port
+            await self._running.stop()
+            if not self._options.memory:
+                self._store = self._open_store()
+            await self._start(port)
+
+    async def _start_control(self) -> Any:
+        port = self._options.control_port
+        if port is None:
+            return None
+        from kohort.broker.boot import StartError
+        from kohort.broker.control import HOST, Control
+
+        control = Control(lambda: self._running, self.restart)
+        try:
+            bound = await control.start(port)
+        except StartError:
+            await self._running.stop()
+            raise
+        print(f"kohort control on http://{HOST}:{bound}", flush=True)
+        return control

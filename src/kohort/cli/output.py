@@ -1,0 +1,93 @@
+"""What commands print: tables, JSON, plain words. A terminal gets styles; a pipe gets aligned text and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+RIGHT = frozenset(
+    (
+        "partition",
+        "partitions",
+        "replication",
+        "leader",
+        "current-offset",
+        "start-offset",
+        "end-offset",
+        "log-end-offset",
+        "lag",
+        "records",
+        "members",
+        "before",
+        "after",
+        "change",
+    )
+)
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def printable(value: Any) -> str:
+    """Text from the wire without control characters, which a terminal would obey; None is a dash, as Kafka's tools."""
+    if value is None or value == "":
+        return "-"
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_json_line(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "") -> None:
+    """Headers in capitals, as Kafka's tools have them. `empty` is said instead of a table without rows."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if not cells and empty:
+        print(empty)
+    elif is_terminal():
+        from rich.console import Console
+
+        Console(highlight=False).print(rich_table(columns, cells))
+    else:
+        print("\n".join(plain_table(columns, cells)))
+
+
+def plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    rows = [[name.upper() for name in columns], *cells]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
+    right = [name in RIGHT for name in columns]
+    return [
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def rich_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> Any:
+    """Folds what is too wide for the terminal rather than cutting it off."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        table.add_column(name.upper(), justify="right" if name in RIGHT else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"

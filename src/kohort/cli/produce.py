@@ -1,0 +1,105 @@
+"""`kohort produce`: records from standard input to a topic."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from kohort.cli import lines
+from kohort.cli.failures import WrongInput
+from kohort.cli.output import plural
+from kohort.cli.target import Target, connected, warn
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(no_args_is_help=True)
+@connected
+def produce(
+    target: Target,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format", "-f", metavar="lines|json", help="What a line of the input is: a value, or an object."
+        ),
+    ] = "lines",
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of records that bring none.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="The key ends where this is found.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="The partition; else by key.")
+    ] = None,
+    compression: Annotated[
+        str,
+        typer.Option(
+            "--compression", "--compression-codec", "-z", metavar="CODEC", help="none, gzip, snappy, lz4, zstd."
+        ),
+    ] = "none",
+    acks: Annotated[
+        str, typer.Option("--acks", "--request-required-acks", metavar="all|1|0", help="Who must have a record.")
+    ] = "all",
+    linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="How long a record waits for company.")] = 5,
+    null_value: Annotated[
+        str | None, typer.Option("--null-value", metavar="TEXT", help="A value that stands for none: a tombstone.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not say how many records were stored.")] = False,
+) -> None:
+    """Write records from standard input to a topic, one per line.
+
+    With --format json a line is {"key": ..., "value": ..., "headers": ..., "partition": ..., "timestamp": ...}, all of
+    it optional: what `kohort consume --format json` prints can be written back.
+    """
+    if format not in ("lines", "json"):
+        raise WrongInput(f"--format takes lines or json, not {format!r}")
+    if format == "json" and key_separator is not None:
+        raise WrongInput("--key-separator is for --format lines: a JSON line has its key in itself")
+    if key_separator == "":
+        raise WrongInput("--key-separator must not be empty")
+    headers = _headers(header or ())
+    count = 0
+    with target.producer(compression_type=compression, acks=acks, linger_ms=linger_ms) as producer:
+        for record in _read(format, key_separator):
+            producer.send(
+                topic,
+                None if null_value is not None and record.value == null_value.encode() else record.value,
+                record.key if record.key is not None else key,
+                headers=record.headers + headers,
+                partition=partition if record.partition is None else record.partition,
+                timestamp_ms=record.timestamp_ms,
+            )
+            count += 1
+        producer.flush()
+    if not quiet:
+        warn(f"{plural(count, 'record')} stored in {topic}")
+
+
+def _headers(pairs: Any) -> tuple[lines.Header, ...]:
+    found = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise WrongInput(f"--header takes NAME=VALUE, not {pair!r}")
+        found.append((name, value.encode()))
+    return tuple(found)
+
+
+def _read(form: str, key_separator: str | None) -> Iterator[lines.Outgoing]:
+    separator = None if key_separator is None else key_separator.encode()
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        line = raw.rstrip(b"\n").removesuffix(b"\r")
+        try:
+            if form == "json":
+                if line.strip():
+                    yield lines.from_json(line)
+            else:
+                yield lines.from_line(line, separator)
+        except WrongInput as error:
+            raise WrongInput(f"line {number} of the input: {error}") from None

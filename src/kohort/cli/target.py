@@ -1,0 +1,161 @@
+"""Which cluster a command talks to, and the client settings: the options that every command has, and the clients."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from kohort.cli import properties
+from kohort.cli.failures import Failed, WrongInput
+
+if TYPE_CHECKING:
+    from kohort.client import Admin, Consumer, Producer
+
+DEFAULT_SERVER = "localhost:9092"
+CONNECT_TIMEOUT_S = 5.0
+# A person waits: what a cluster does not answer by then is a failure worth reporting.
+DEFAULTS = {"default.api.timeout.ms": 20_000, "client.id": "kohort-cli"}
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="KOHORT_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT[,...]",
+        help="Brokers of the cluster, any Kafka.",
+        rich_help_panel="Connection",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", metavar="FILE", help="Client settings, a properties file.", rich_help_panel="Connection"
+    ),
+]
+_PROPERTY_HELP = "A client setting; may be given several times."
+CommandProperty = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config", "--command-property", metavar="KEY=VALUE", help=_PROPERTY_HELP, rich_help_panel="Connection"
+    ),
+]
+CommandPropertyOnly = Annotated[
+    list[str] | None,
+    typer.Option("--command-property", metavar="KEY=VALUE", help=_PROPERTY_HELP, rich_help_panel="Connection"),
+]
+
+
+class Target:
+    """A cluster and how to talk to it; makes the clients."""
+
+    def __init__(self, servers: str, file: Path | None, pairs: Iterable[str]) -> None:
+        self.settings: dict[str, Any] = dict(DEFAULTS)
+        self._from_file: dict[str, str] = {}
+        if file is not None:
+            self._from_file = properties.client_settings(properties.read(file))
+            self.settings["bootstrap.servers"] = self._from_file.pop("bootstrap.servers", servers)
+        self._given = properties.parse_pairs(pairs, "--config")
+        if file is None or servers != DEFAULT_SERVER:
+            self.settings["bootstrap.servers"] = servers
+
+    def settings_for(self, known: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a file, what this kind of client knows (tools share such files); of the command line, everything."""
+        from_file = {name: value for name, value in self._from_file.items() if name in known}
+        return {**self.settings, **from_file, **extra, **self._given}
+
+    def _reach(self, settings: Mapping[str, Any]) -> None:
+        """Say at once that nobody listens, rather than after the timeouts of a client that hopes."""
+        from kohort.client.config import SETTINGS
+
+        try:
+            servers = SETTINGS["bootstrap.servers"].parse(settings["bootstrap.servers"])
+        except ValueError as error:
+            raise WrongInput(f"--bootstrap-server {error}; it takes HOST:PORT, several with commas") from None
+        failure: OSError | None = None
+        for host, port in servers:
+            try:
+                socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+                return
+            except (OSError, OverflowError) as error:
+                failure = error if isinstance(error, OSError) else OSError(str(error))
+        assert failure is not None
+        raise Failed(
+            f"no broker can be reached at {settings['bootstrap.servers']} ({failure.strerror or failure}); "
+            "start one with kohort serve, or name another with --bootstrap-server"
+        )
+
+    def admin(self, **extra: Any) -> Admin:
+        from kohort.client import Admin
+        from kohort.client.config import SETTINGS
+
+        settings = self.settings_for(SETTINGS, extra)
+        self._reach(settings)
+        return Admin(settings)
+
+    def consumer(self, **extra: Any) -> Consumer:
+        from kohort.client import Consumer
+        from kohort.client.config import SETTINGS
+
+        settings = self.settings_for(SETTINGS, {name.replace("_", "."): value for name, value in extra.items()})
+        self._reach(settings)
+        return Consumer(settings)
+
+    def producer(self, **extra: Any) -> Producer:
+        from kohort.client import Producer
+        from kohort.client.producer_config import PRODUCER_SETTINGS
+
+        settings = self.settings_for(
+            PRODUCER_SETTINGS, {name.replace("_", "."): value for name, value in extra.items()}
+        )
+        self._reach(settings)
+        return Producer(settings)
+
+
+def connected(function: Callable[..., Any] | None = None, *, config_is_taken: bool = False) -> Any:
+    """Gives a command the connection options, and the Target they amount to as its first argument.
+
+    `config_is_taken`: --config means something else in this command, so client settings are --command-property only.
+    """
+    if function is None:
+        return functools.partial(connected, config_is_taken=config_is_taken)
+
+    @functools.wraps(function)
+    def command(
+        *args: Any, bootstrap_server: str, command_config: Path | None, command_property: Any, **rest: Any
+    ) -> Any:
+        target = Target(bootstrap_server, command_config, command_property or ())
+        try:
+            return function(target, *args, **rest)
+        except BrokenPipeError:
+            from kohort.cli.run import broken_pipe
+
+            raise typer.Exit(broken_pipe()) from None
+
+    hints = get_type_hints(function, include_extras=True)
+    own = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(function).parameters.values())[1:]]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter("bootstrap_server", kind, default=DEFAULT_SERVER, annotation=BootstrapServer),
+        inspect.Parameter("command_config", kind, default=None, annotation=CommandConfig),
+        inspect.Parameter(
+            "command_property",
+            kind,
+            default=None,
+            annotation=CommandPropertyOnly if config_is_taken else CommandProperty,
+        ),
+    ]
+    command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
+    return command
+
+
+def warn(sentence: str) -> None:
+    print(f"kohort: {sentence}", file=sys.stderr)

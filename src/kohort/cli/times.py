@@ -1,0 +1,56 @@
+"""Points in time and durations as people and Kafka's tools write them. Pure: `now_ms` is an argument."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from kohort.cli.failures import WrongInput
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SHORT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def parse_time_ms(text: str) -> int:
+    """An ISO 8601 date or date and time, in UTC unless it says otherwise: what --to-datetime takes."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise WrongInput(
+            f"{text!r} is not a time: write YYYY-MM-DDTHH:MM:SS.sss, in UTC or with an offset such as +02:00"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def parse_duration_ms(text: str) -> int:
+    """ISO 8601 (PT1H30M, P1D), as Kafka's tools, or short (90s, 15m, 2h, 1d)."""
+    if match := _SHORT.fullmatch(text.strip()):
+        return int(float(match.group(1)) * _UNITS_MS[match.group(2)])
+    from kohort.client.config import parse_duration_ms as iso_8601
+
+    try:
+        return iso_8601(text)
+    except ValueError:
+        raise WrongInput(f"{text!r} is not a duration: write PT1H30M, P1D, or 90s, 15m, 2h, 1d") from None
+
+
+def clock_time(at_ms: int) -> str:
+    """To the second, in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def human_ms(duration_ms: float) -> str:
+    """`850 ms`, `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d 2 h`."""
+    if duration_ms < 1000:
+        return f"{int(duration_ms)} ms"
+    seconds = duration_ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = round(seconds)
+    for size, unit, below, lower in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // below
+            return f"{whole // size} {unit}" + (f" {rest} {lower}" if rest else "")
+    return f"{whole} s"

@@ -1,0 +1,128 @@
+"""`kohort groups watch`: a group redrawn every few seconds on a terminal, a line for every look in a pipe."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kohort.cli import describe
+from kohort.cli.group_report import GroupReport
+from kohort.cli.output import is_terminal, plural, print_json_line, printable, rich_table
+from kohort.cli.times import clock_time
+
+if TYPE_CHECKING:
+    from kohort.cli.target import Target
+
+STATE_STYLES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
+
+
+class Trend:
+    """Lag and committed offsets between two looks, as rates."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, GroupReport] | None = None
+        self.rate: float | None = None
+        self.events: list[str] = []
+
+    def look(self, report: GroupReport, now_s: float) -> None:
+        if self._before is not None:
+            then_s, before = self._before
+            old = {(r.topic, r.partition): r.current_offset for r in before.partitions}
+            read = sum(
+                max(0, r.current_offset - (old.get((r.topic, r.partition)) or r.current_offset))
+                for r in report.partitions
+                if r.current_offset is not None
+            )
+            self.rate = read / max(now_s - then_s, 0.001)
+            self.events = (changes(before, report) + self.events)[:8]
+        self._before = (now_s, report)
+
+
+def changes(before: GroupReport, now: GroupReport) -> list[str]:
+    """What a line of the log beneath the table says."""
+    at = clock_time(int(time.time() * 1000))
+    said = []
+    if before.state != now.state:
+        said.append(f"{at}  {before.state} -> {now.state}")
+    old, new = ({m.member_id: m for m in report.members} for report in (before, now))
+    said += [f"{at}  {printable(m.client_id)} at {m.host} is gone" for key, m in old.items() if key not in new]
+    said += [f"{at}  {printable(m.client_id)} at {m.host} joined" for key, m in new.items() if key not in old]
+    return said
+
+
+def watch(target: Target, admin: Any, group_id: str, interval: float, count: int | None, json: bool) -> None:
+    describe.read(target, admin, group_id, with_generation=False)
+    if is_terminal() and not json:
+        _live(target, admin, group_id, interval, count)
+        return
+    trend, done = Trend(), 0
+    while count is None or done < count:
+        if done:
+            time.sleep(interval)
+        report = describe.read(target, admin, group_id)
+        trend.look(report, time.monotonic())
+        if json:
+            print_json_line({"at_ms": int(time.time() * 1000), **report.to_dict()})
+        else:
+            print(line(report, trend), flush=True)
+        done += 1
+
+
+def line(report: GroupReport, trend: Trend) -> str:
+    parts = [
+        clock_time(int(time.time() * 1000)),
+        printable(report.group_id),
+        report.state,
+        f"generation={printable(report.generation)}",
+        f"members={len(report.members)}",
+        f"lag={printable(report.total_lag)}",
+    ]
+    if trend.rate is not None:
+        parts.append(f"rate={trend.rate:.1f}/s")
+    return "  ".join(parts)
+
+
+def _live(target: Target, admin: Any, group_id: str, interval: float, count: int | None) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    trend, done = Trend(), 0
+    with Live(console=Console(highlight=False), screen=count is None, auto_refresh=False) as live:
+        while count is None or done < count:
+            if done:
+                time.sleep(interval)
+            report = describe.read(target, admin, group_id)
+            trend.look(report, time.monotonic())
+            live.update(screen(report, trend, interval), refresh=True)
+            done += 1
+
+
+def screen(report: GroupReport, trend: Trend, interval: float) -> Any:
+    """The group as one picture."""
+    from rich.console import Group
+    from rich.text import Text
+
+    style = STATE_STYLES.get(report.state, "yellow")
+    head = Text.assemble(
+        (printable(report.group_id), "bold"),
+        "  ",
+        (report.state, f"bold {style}"),
+        f"  generation {printable(report.generation)}  {plural(len(report.members), 'member')}  "
+        f"{printable(report.protocol)}  lag {printable(report.total_lag)}",
+        f"  {trend.rate:.1f} records/s" if trend.rate is not None else "",
+    )
+    names = describe.labels(report)
+    columns = ("member", "host", "partitions", "lag", "assignment")
+    rows = []
+    for member in report.members:
+        lags = [row.lag for row in report.partitions if row.member_id == member.member_id and row.lag is not None]
+        held = describe.compact(member.assignment)
+        rows.append([names[member.member_id], member.host, str(len(member.assignment)), str(sum(lags)), held or "-"])
+    offset_columns, offset_rows = describe.offsets_table(report)
+    offsets = [[printable(cell) for cell in row] for row in offset_rows]
+    parts: list[Any] = [head, Text()]
+    if rows:
+        parts += [rich_table(columns, [[printable(cell) for cell in row] for row in rows]), Text()]
+    parts += [rich_table(offset_columns, offsets), Text(), *map(Text, trend.events)]
+    parts.append(Text(f"every {interval:g} s; ctrl-C ends", style="dim"))
+    return Group(*parts)
