@@ -1,7 +1,7 @@
 """Batches of keys and values alone: the same bytes as the general builder makes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.records.batch import Compression, Record, build_batch, build_key_values, check_crc, read_header
@@ -11,6 +11,7 @@ PAIRS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 2**50))
 def test_the_same_bytes_as_build_batch(pairs: list[tuple[bytes, bytes | None]], timestamp: int) -> None:
     records = [Record(i, timestamp, key, value) for i, (key, value) in enumerate(pairs)]
