@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field
 
 
@@ -33,7 +34,8 @@ class Table:
     def put(
         self, side: str, name: str, value: float, unit: str, *, lower_is_better: bool = True, goal: str = ""
     ) -> None:
-        """Record one side's value; the row is made at its first mention."""
+        """Record one side's value and say so; the row is made at its first mention."""
+        print(f"  {side}: {name}, {number(value)} {unit}", file=sys.stderr, flush=True)
         row = next((row for row in self.rows if row.name == name and row.unit == unit), None)
         if row is None:
             row = Row(name, unit, lower_is_better=lower_is_better, goal=goal)
