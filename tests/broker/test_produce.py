@@ -252,3 +252,11 @@ def test_fetched_bytes_are_the_produced_ones_but_for_their_place(world):
     records = client.call(fetch_request("t", 1), 12).responses[0].partitions[0].records
     assert bytes(records)[:8] == (1).to_bytes(8, "big")
     assert bytes(records)[16:] == sent[16:]
+
+
+def test_a_log_that_fails_unexpectedly_is_an_answer_too(world, caplog):
+    topic = world.create_topic("t")
+    topic.partitions[0].log.append = lambda *_, **__: 1 / 0
+    row = world.connect().produce("t", batch(b"a"))
+    assert row.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "ZeroDivisionError" in caplog.text

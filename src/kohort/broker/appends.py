@@ -125,6 +125,11 @@ class Appends:
             for append in appends:
                 append.fail(error.code, error.message)
             return
+        except Exception:
+            logger.exception("append to %s failed", partition)
+            for append in appends:
+                append.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         if not partition.log.config.flush_every_append:
             self.grown[partition] = None
         offset = done.base_offset

@@ -56,6 +56,10 @@ class RunningBroker:
         assert isinstance(self.core.groups, GroupService)
         return self.core.groups.coordinator.story(group_id)
 
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     async def stop(self) -> None:
         await self.server.stop()
 

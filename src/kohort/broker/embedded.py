@@ -71,7 +71,7 @@ class Broker:
     def bootstrap_servers(self) -> str:
         if self._running is None:
             raise RuntimeError("the broker is not running: use it as a context manager or call start()")
-        return f"{self.host}:{self.port}"
+        return self._running.address
 
     def start(self) -> Broker:
         """Start and wait until it accepts connections; StartError says why it cannot."""

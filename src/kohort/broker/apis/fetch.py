@@ -129,6 +129,7 @@ class Read:
     def _row(self, asked: FetchPartition) -> Any:
         partition = asked.partition
         if partition is None or partition.deleted:
+            self.urgent = self.urgent or partition is not None
             row = _error(asked, _unknown(self._fetch.core, asked))
             row.aborted_transactions = []
             return row
