@@ -94,7 +94,6 @@ class SimBroker:
         for log in self.store.logs.values():
             assert isinstance(log, MemoryLog)
             log.faults.append_errors.clear()
-            log.faults.hold_flushes = False
         links, self._links = list(self._links.values()), {}
         for link in links:
             link.broker_closed = True
@@ -118,13 +117,12 @@ class SimBroker:
         for log in self.store.logs.values():
             assert isinstance(log, MemoryLog)
             log.faults.hold_flushes = True
-        self._scheduler.after(duration_ms, self._disk_recovers, self._epoch)
+        self._scheduler.after(duration_ms, self.disk_recovers)
 
-    def _disk_recovers(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            return
+    def disk_recovers(self) -> None:
         for log in self.store.logs.values():
             assert isinstance(log, MemoryLog)
+            log.faults.append_errors.clear()
             log.faults.hold_flushes = False
             log.release_flushes()
 

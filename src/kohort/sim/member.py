@@ -168,7 +168,8 @@ class SimMember:
         self._apply(self.member.poll(self.now_ms))
         self._act()
         records = []
-        if self._committing is None and not self.member.holds_back and self.member.taken is None:
+        if self._committing is None and self.member.taken is None:
+            self.fetcher.hold_back(self.member.held_back)
             records = self.fetcher.take(MAX_POLL_RECORDS)
             for record in records:
                 self._world.trace.processed(self, record.topic_partition, record.offset, record.value)

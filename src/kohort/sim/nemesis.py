@@ -26,6 +26,7 @@ class Nemesis:
             "member crash": (options.member_crash_every_ms, self._crash_member),
             "member stall": (options.member_stall_every_ms, self._stall_member),
             "late poll": (options.late_poll_every_ms, self._late_poll),
+            "duplicate instance": (options.duplicate_every_ms, self._duplicate),
             "member leaves": (options.member_leave_every_ms, self._leave),
             "resubscribe": (options.resubscribe_every_ms, self._resubscribe),
             "topic grows": (options.grow_every_ms, world.grow_a_topic),
@@ -57,7 +58,11 @@ class Nemesis:
         self._world.broker.stall(self._random.choice([200, 3_000, 20_000]))
 
     def _slow_disk(self) -> None:
-        self._world.broker.slow_disk(self._random.choice([500, 5_000, 20_000]))
+        """A disk that gets slow may be a disk that dies."""
+        duration_ms = self._random.choice([500, 5_000, 20_000])
+        self._world.broker.slow_disk(duration_ms)
+        if self._random.random() < self._world.options.power_loss_share:
+            self._world.scheduler.after(self._random.randint(1, duration_ms), self._crash_broker)
 
     def _partition(self) -> None:
         host = self._random.choice([*self._world.member_names(), *self._world.producer_names()])
@@ -76,6 +81,10 @@ class Nemesis:
     def _late_poll(self) -> None:
         if (slot := self._world.random_slot(self._random)) is not None and slot.member is not None:
             slot.member.poll_late(int(self._world.options.max_poll_interval_ms * self._random.choice([0.5, 1.2, 2.0])))
+
+    def _duplicate(self) -> None:
+        if (slot := self._world.random_slot(self._random)) is not None:
+            slot.duplicate()
 
     def _leave(self) -> None:
         if (slot := self._world.random_slot(self._random)) is not None:

@@ -38,6 +38,7 @@ class Options:
     member_crash_every_ms: int = 20_000
     member_stall_every_ms: int = 30_000
     late_poll_every_ms: int = 60_000
+    duplicate_every_ms: int = 60_000
     member_leave_every_ms: int = 30_000
     resubscribe_every_ms: int = 40_000
     grow_every_ms: int = 60_000
@@ -76,6 +77,7 @@ class Options:
             member_crash_every_ms=interval(5_000, 60_000),
             member_stall_every_ms=interval(10_000, 90_000),
             late_poll_every_ms=interval(20_000, 120_000),
+            duplicate_every_ms=interval(15_000, 90_000),
             member_leave_every_ms=interval(10_000, 90_000),
             resubscribe_every_ms=interval(20_000, 120_000),
             grow_every_ms=interval(30_000, 120_000),

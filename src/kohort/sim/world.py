@@ -14,7 +14,7 @@ from kohort.sim.network import Network
 from kohort.sim.options import Options
 from kohort.sim.producer import SimProducer
 from kohort.sim.scheduler import Scheduler
-from kohort.sim.trace import Checker, CommitAttempt, Trace
+from kohort.sim.trace import Checker, CheckFailed, CommitAttempt, Trace
 
 START_MS = 1_700_000_000_000
 SETTLE_MS = 240_000
@@ -35,10 +35,31 @@ class Slot:
         self._lives = 0
         self._away = False
         self.member: SimMember | None = None
+        self.doubles: list[SimMember] = []
 
     @property
     def alive(self) -> bool:
         return self.member is not None and self.member.alive and not self.member.leaving
+
+    @property
+    def lives(self) -> list[SimMember]:
+        """Whoever runs under the name of this slot right now; of a static one only one may last."""
+        return [one for one in (*self.doubles, self.member) if one is not None and one.alive and not one.leaving]
+
+    def duplicate(self) -> None:
+        """A deployment starts the same static member again while the old one still runs (KIP-345)."""
+        if self._instance_id is not None and self.member is not None and self.alive:
+            self.doubles.append(self.member)
+            self.member = None
+            self.fill()
+
+    def recover(self) -> None:
+        """Fill the slot unless somebody lives in it, the new one or the old."""
+        if not self.alive and (left := self.lives):
+            self.member = left[-1]
+        self.doubles = [double for double in self.doubles if double.alive and double is not self.member]
+        if not self.alive:
+            self.fill()
 
     def fill(self) -> None:
         self._away = False
@@ -83,8 +104,8 @@ class Slot:
             self.member.resubscribe(topics)
 
     def close(self) -> None:
-        if self.member is not None:
-            self.member.leave()
+        for one in self.lives:
+            one.leave()
 
 
 class World:
@@ -205,7 +226,6 @@ class World:
         nemesis.stop()
         self._heal()
         self._settle()
-        self.trace.settled(self)
         self._close()
         self.trace.finished(self)
 
@@ -213,22 +233,39 @@ class World:
         """Faults are over: everything is up again, what stalls wakes up by itself."""
         self.network.heal_all()
         self.broker.start()
-        for log in self.broker.store.logs.values():
-            log.faults.append_errors.clear()  # type: ignore[attr-defined]
+        self.broker.disk_recovers()
         for producer in self.producers:
             producer.stop()
 
     def _settle(self) -> None:
-        """Time for sessions to end, rebalances to complete and everything that was produced to be read."""
-        longest = max(self.options.session_timeout_ms, 2 * self.options.max_poll_interval_ms)
-        self.scheduler.run(self.scheduler.now_ms + 60_000)
-        for slot in self.slots:
-            if not slot.alive:
-                slot.fill()
-        self.scheduler.run(self.scheduler.now_ms + SETTLE_MS + 2 * longest)
+        """Until the checkers are content, within a bounded time: sessions end, rebalances complete, all is read."""
+        self.scheduler.run(self.scheduler.now_ms + 5_000)
+        limit_ms = self.scheduler.now_ms + SETTLE_MS + 2 * self._longest_wait_ms()
+        while True:
+            for slot in self.slots:
+                slot.recover()
+            try:
+                self.trace.settled(self)
+                return
+            except CheckFailed:
+                if self.scheduler.now_ms >= limit_ms:
+                    raise
+            self.scheduler.run(self.scheduler.now_ms + 5_000)
+
+    def _longest_wait_ms(self) -> int:
+        """A stalled member may wake up late, time out, and be waited for in a rebalance."""
+        return 45_000 + max(self.options.session_timeout_ms, 2 * self.options.max_poll_interval_ms)
 
     def _close(self) -> None:
         self.closing = True
         for slot in self.slots:
             slot.close()
-        self.scheduler.run(self.scheduler.now_ms + 60_000 + 2 * self.options.session_timeout_ms)
+        limit_ms = self.scheduler.now_ms + 60_000 + 2 * self._longest_wait_ms()
+        while self._occupied() and self.scheduler.now_ms < limit_ms:
+            self.scheduler.run(self.scheduler.now_ms + 2_000)
+        self.scheduler.run(self.scheduler.now_ms + 5_000)
+
+    def _occupied(self) -> bool:
+        assert self.broker.core is not None
+        groups = self.broker.core.groups.coordinator.groups.values()  # type: ignore[union-attr]
+        return any(group.members or group.pending_members for group in groups)

@@ -11,17 +11,13 @@ from kohort.sim.checkers.processing import Processing
 from kohort.sim.trace import Checker
 
 ALL: tuple[type[Checker], ...] = (
+    Liveness,
     Ownership,
     Processing,
     RecordDurability,
-    CommitDurability,
-    Order,
     HandOver,
     Legality,
-    Liveness,
-    Memory,
+    Memory,  # before the next, which restarts the broker once more
+    CommitDurability,
+    Order,
 )
-
-
-def all_checkers() -> list[Checker]:
-    return [make() for make in ALL]

@@ -12,6 +12,9 @@ from kohort.sim.trace import Checker
 class Liveness(Checker):
     def settled(self, world: Any) -> None:
         coordinator = world.broker.core.groups.coordinator
+        for slot in world.slots:
+            if len(slot.lives) > 1:
+                self.fail(f"{' and '.join(map(str, slot.lives))} both live with one group.instance.id")
         for member in world.members():
             if member.member.state is not MemberState.STABLE:
                 told = "; ".join(text for _, text in list(member.member.story)[-3:])

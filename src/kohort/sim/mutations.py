@@ -1,0 +1,200 @@
+"""Deliberate bugs, each switched on for a while: a checker is trusted because it catches them. For tests only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kohort.broker.groups import GroupService
+from kohort.broker.purgatory import Purgatory
+from kohort.client.fetcher import Fetcher
+from kohort.client.types import OffsetAndMetadata
+from kohort.coordinator.classic import join, session
+from kohort.coordinator.classic.group import Group
+from kohort.coordinator.context import Context
+from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.effects import ReplyStored
+from kohort.coordinator.timers import TimerQueue
+from kohort.protocol.errors import ErrorCode
+from kohort.storage.memory import MemoryLog
+from kohort.storage.producers import ProducerStates
+from kohort.storage.segmented import SegmentedLog
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """`make(original)` gives the broken version of `owner.name`."""
+
+    title: str
+    owner: Any
+    name: str
+    make: Callable[[Any], Any]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        owners = getattr(self.owner, "__mro__", (self.owner,))
+        owner = next(one for one in owners if self.name in one.__dict__)
+        original = owner.__dict__[self.name]
+        setattr(owner, self.name, self.make(original))
+        try:
+            yield
+        finally:
+            setattr(owner, self.name, original)
+
+
+def _reply_before_append(original: Any) -> Any:
+    def collect(self: GroupService, now_ms: int) -> None:
+        for append in self._effects.appends:
+            then = append.token
+            if isinstance(then, ReplyStored) and then.request is not None:
+                self._core.reply(then.request.token, then.response)
+                self._world.trace.answered(self.coordinator, then.request.token, then.request.message, then.response)
+                append.token = _Nothing()
+        original(self, now_ms)
+
+    return collect
+
+
+class _Nothing:
+    """Stands where an answer would wait for its record."""
+
+
+def _no_generation_check(original: Any) -> Any:
+    def handle(self: Coordinator, request: Any) -> None:
+        group = self.group(request.message.group_id)
+        if group is not None and request.message.generation_id_or_member_epoch >= 0:
+            request.message.generation_id_or_member_epoch = group.generation
+            if group.members and request.message.member_id not in group.members:
+                request.message.member_id = next(iter(group.members))
+                request.message.group_instance_id = None
+        original(self, request)
+
+    return handle
+
+
+def _no_fence(original: Any) -> Any:
+    def member_error(self: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+        error = original(self, member_id, instance_id)
+        fenced = error is ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if fenced and member_id in self.members else error
+
+    return member_error
+
+
+def _no_heartbeat_timer(original: Any) -> Any:
+    return lambda self, member, timeout_ms=None: None
+
+
+def _stale_assignments(original: Any) -> Any:
+    def store(context: Any, group: Any, message: Any) -> None:
+        before = {member_id: member.assignment for member_id, member in group.members.items()}
+        for given in message.assignments:
+            given.assignment = before.get(given.member_id) or given.assignment
+        original(context, group, message)
+
+    return store
+
+
+def _forget_generation(original: Any) -> Any:
+    def restore(self: Group) -> None:
+        original(self)
+        self.generation = 0
+
+    return restore
+
+
+def _accept_every_heartbeat(original: Any) -> Any:
+    def heartbeat_error(context: Any, group: Any, request: Any) -> ErrorCode:
+        original(context, group, request)
+        return ErrorCode.NONE
+
+    return heartbeat_error
+
+
+def _commit_one_ahead(original: Any) -> Any:
+    def consumed(self: Fetcher) -> Any:
+        return {tp: OffsetAndMetadata(o.offset + 1, o.metadata, o.leader_epoch) for tp, o in original(self).items()}
+
+    return consumed
+
+
+def _skip_to_the_end(original: Any) -> Any:
+    def committed(self: Fetcher, offsets: Any) -> None:
+        ahead = {tp: o if o is None else OffsetAndMetadata(o.offset + 1, "", -1) for tp, o in offsets.items()}
+        original(self, ahead)
+
+    return committed
+
+
+def _keep_revoked(original: Any) -> Any:
+    return lambda self, partitions: None
+
+
+def _forget_duplicates(original: Any) -> Any:
+    def check(self: ProducerStates, header: Any) -> Any:
+        verdict = original(self, header)
+        return type(verdict)(ErrorCode.NONE, None, "") if verdict.duplicate is not None else verdict
+
+    return check
+
+
+def _lying_disk(original: Any) -> Any:
+    def flush_async(self: MemoryLog, callback: Any = None) -> None:
+        if callback is not None:
+            callback(None)
+
+    return flush_async
+
+
+def _no_high_watermark(original: Any) -> Any:
+    return property(lambda self: self.end_offset)
+
+
+def _leak_fetches(original: Any) -> Any:
+    def remove(self: Purgatory, waiter: Any) -> None:
+        original(self, waiter)
+        self._alive += self._sequence % 7 == 0
+
+    return remove
+
+
+def _leak_timers(original: Any) -> Any:
+    def set(self: TimerQueue, deadline: Any, at_ms: int) -> None:
+        deadline.entry_ms = None
+        original(self, deadline, at_ms)
+
+    return set
+
+
+def _leave_without_rebalance(original: Any) -> Any:
+    def remove(context: Any, group: Any, left: Any, request: Any, response: Any) -> bool:
+        return False
+
+    return remove
+
+
+def _no_join_deadline(original: Any) -> Any:
+    return lambda context, group, kind: None
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    Mutation("reply before append", GroupService, "collect", _reply_before_append),
+    Mutation("no generation check on commit", Coordinator, "_commit", _no_generation_check),
+    Mutation("forget a fence", Group, "member_error", _no_fence),
+    Mutation("skip the session timer", Context, "reset_heartbeat", _no_heartbeat_timer),
+    Mutation("keep the last generation's assignments", session, "_store_assignment", _stale_assignments),
+    Mutation("start from generation 0 after a restart", Group, "restore", _forget_generation),
+    Mutation("accept every heartbeat", session, "_heartbeat_error", _accept_every_heartbeat),
+    Mutation("a member leaves, nobody rebalances", session, "_rebalance_without", _leave_without_rebalance),
+    Mutation("a join waits for ever", join, "on_join_timer", _no_join_deadline),
+    Mutation("commit one too far", Fetcher, "consumed", _commit_one_ahead),
+    Mutation("start one too late", Fetcher, "committed", _skip_to_the_end),
+    Mutation("read on after a revocation", Fetcher, "unassign", _keep_revoked),
+    Mutation("append duplicates", ProducerStates, "check", _forget_duplicates),
+    Mutation("the disk lies about syncs", MemoryLog, "flush_async", _lying_disk),
+    Mutation("show what is not on disk", SegmentedLog, "high_watermark", _no_high_watermark),
+    Mutation("forget that fetches are done", Purgatory, "_remove", _leak_fetches),
+    Mutation("never reuse a timer entry", TimerQueue, "set", _leak_timers),
+)
