@@ -41,7 +41,9 @@ class AsyncAdmin:
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         merged = {**(config or {}), **settings}
-        self.config = Config({"client.id": "kohort-admin", "allow.auto.create.topics": False, **merged})
+        defaults = {"client.id": "kohort-admin", "allow.auto.create.topics": False}
+        given = {name.replace("_", ".") for name in merged}
+        self.config = Config({**{name: value for name, value in defaults.items() if name not in given}, **merged})
         self._cluster_or_none: Cluster | None = None
 
     async def __aenter__(self) -> AsyncAdmin:
