@@ -110,6 +110,14 @@ def test_find_other_coordinators(version: int, key_type: int, error: int) -> Non
     assert OFFSETS_TOPIC not in made.core.topics.by_name
 
 
+def test_an_offsets_topic_that_somebody_else_made_is_used() -> None:
+    made = world(find=False)
+    made.create_topic(OFFSETS_TOPIC, 3)
+    client = made.connect()
+    assert client.call(messages.FindCoordinatorRequest(key="g"), 2).error_code == 0
+    assert client.call(join("g"), 9).error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
 def test_a_group_is_nowhere_before_its_topic_is_made() -> None:
     made = world(find=False)
     made.create_topic("orders")
@@ -345,6 +353,17 @@ def test_events_are_produced_where_configured() -> None:
     assert kinds[:2] == ["MemberJoined", "RebalanceStarted"] and kinds[-1] == "RebalanceCompleted"
     assert events[0]["client_host"] == "/10.0.0.1" and events[0]["client_id"] == "test"
     assert all(event["group_id"] == "g" and event["at_ms"] >= 1_000_000 for event in events)
+
+
+def test_operators_read_of_rebalances_and_evictions_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    made = world()
+    with caplog.at_level("INFO", "kohort.groups"):
+        stable_member(made, "g")
+        made.advance(10_000)
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("group g, generation 1: RebalanceCompleted") for line in lines)
+    assert any("MemberEvicted" in line and "(no heartbeat for 10000 ms)" in line for line in lines)
+    assert not any("StateChanged" in line for line in lines)
 
 
 def test_no_events_topic_by_default() -> None:

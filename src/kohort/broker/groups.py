@@ -15,6 +15,8 @@ from kohort.broker.appends import Append
 from kohort.broker.group_loading import GroupLoader
 from kohort.broker.internal_topics import OFFSETS_TOPIC, ensure_offsets_topic
 from kohort.broker.table import Api
+from kohort.broker.topics import EVENTS_TOPIC
+from kohort.coordinator import events
 from kohort.coordinator.context import CoordinatorConfig
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import SHARED, Effects, GroupRequest
@@ -32,9 +34,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.groups")
 
-EVENTS_TOPIC = "__kohort_group_events"
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # what FindCoordinator can ask for; there are no share groups here
 _NO_NODE = (-1, "", -1)
+NEWS = (
+    events.RebalanceStarted,
+    events.RebalanceCompleted,
+    events.RebalanceFailed,
+    events.MemberEvicted,
+    events.MemberFenced,
+    events.GroupDeleted,
+)
+"""Events that an operator wants to see in the log; the others are for those who debug."""
 
 
 class CatalogTopics:
@@ -218,9 +228,10 @@ class GroupService:
 
     def _publish(self, now_ms: int) -> None:
         happened, self._effects.events = self._effects.events, []
-        if logger.isEnabledFor(logging.DEBUG):
-            for event in happened:
-                logger.debug("%s", event)
+        for event in happened:
+            level = logging.INFO if isinstance(event, NEWS) else logging.DEBUG
+            if logger.isEnabledFor(level):
+                logger.log(level, "%s", _line(event))
         if not self._core.config["kohort.group.events.topic.enable"]:
             return
         try:
@@ -260,13 +271,23 @@ class GroupService:
         core = self._core
         if key_type not in (GROUP, TRANSACTION):
             return ErrorCode.INVALID_REQUEST, _NO_NODE
-        if key_type == GROUP and OFFSETS_TOPIC not in core.topics.by_name:
+        if key_type == GROUP and not self.coordinator.partitions:
             try:
                 self._lead(ensure_offsets_topic(core).partitions, now_ms)
             except KafkaError as error:
                 logger.error("%s cannot be created: %s", OFFSETS_TOPIC, error)
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE
         return ErrorCode.NONE, (core.node_id, core.host, core.port)
+
+
+def _line(event: events.GroupEvent) -> str:
+    """group orders, generation 7: MemberEvicted member_id=... (no heartbeat for 10000 ms)"""
+    details = event.to_dict()
+    reason = f" ({event.reason})" if event.reason else ""
+    for shown in ("type", "at_ms", "group_id", "generation", "reason"):
+        details.pop(shown, None)
+    fields = "".join(f" {name}={value}" for name, value in details.items())
+    return f"group {event.group_id}, generation {event.generation}: {event.type}{fields}{reason}"
 
 
 def _coordinator_config(core: Core) -> CoordinatorConfig:
