@@ -105,7 +105,10 @@ class AsyncProducer:
     """Writes records, in batches, with retries that neither double nor reorder them. Use `async with`."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        self.config = ProducerConfig({"client.id": "kohort-producer", **(config or {}), **settings})
+        merged = {**(config or {}), **settings}
+        if "client_id" not in merged:
+            merged.setdefault("client.id", "kohort-producer")
+        self.config = ProducerConfig(merged)
         self._batching = Batching(self.config.batching(), Future)
         self._lock = threading.Lock()
         self._unseen: dict[Batch, KafkaError] = {}
