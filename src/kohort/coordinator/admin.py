@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kohort.coordinator import events, offsets
+from kohort.coordinator import events, expiry
 from kohort.coordinator.classic import states
 from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import DEAD, STABLE
@@ -114,4 +114,4 @@ def group_tombstones(context: Context, group: Group, reason: str) -> tuple[list[
     event = events.GroupDeleted(
         at_ms=context.now_ms, group_id=group.group_id, generation=group.generation, reason=reason
     )
-    return [*offsets.tombstones(group), GroupMetadata(group.group_id, None)], event
+    return [*expiry.tombstones(group), GroupMetadata(group.group_id, None)], event

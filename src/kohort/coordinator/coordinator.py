@@ -10,7 +10,7 @@ One owner, no locks, no clock, no I/O. A partition of `__consumer_offsets` is se
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kohort.coordinator import admin, events, offsets
+from kohort.coordinator import admin, events, expiry, offsets
 from kohort.coordinator.classic import join, session
 from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import DEAD, EMPTY
@@ -239,7 +239,7 @@ class Coordinator:
         context = self._begin(now_ms, effects)
         by_partition: dict[int, list[Change]] = {}
         for group in context.groups.values():
-            if changes := offsets.of_deleted_topics(context, group, deleted):
+            if changes := expiry.of_deleted_topics(context, group, deleted):
                 by_partition.setdefault(group.partition, []).extend(changes)
         for partition, changes in by_partition.items():
             context.append(partition, changes, GroupsTombstoned((), []))
@@ -389,7 +389,7 @@ class Coordinator:
         context.timers.set(self._expiry, context.now_ms + self.config.offsets_retention_check_interval_ms)
         by_partition: dict[int, tuple[list[Change], list[GroupEvent]]] = {}
         for group in list(context.groups.values()):
-            changes, nothing_left = offsets.expired(context, group)
+            changes, nothing_left = expiry.expired(context, group)
             if changes or (nothing_left and group.state is EMPTY):
                 expired, deleted = by_partition.setdefault(group.partition, ([], []))
                 if nothing_left and group.state is EMPTY:

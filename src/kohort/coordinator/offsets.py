@@ -1,4 +1,4 @@
-"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, expiry (KIP-211) and the end of a topic.
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete. How they end by themselves is in expiry.py.
 
 Offsets live in their group, topic by topic. Requests of v10 and later name topics by id; the broker's view of topics
 translates. A partition with an open transaction is unstable until the transaction's marker is replayed.
@@ -10,9 +10,10 @@ from typing import Any
 from kohort.coordinator import events
 from kohort.coordinator.classic import states
 from kohort.coordinator.classic.group import Group
-from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
+from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Append, GroupRequest, ReplyStored, share
+from kohort.coordinator.expiry import removed
 from kohort.coordinator.records import (
     Change,
     OffsetAndMetadata,
@@ -322,7 +323,7 @@ def _fetch_named(
         partitions = []
         for index in topic.partition_indexes:
             value = committed.get(index)
-            if require_stable and group is not None and is_unstable(group, name, index):
+            if require_stable and group is not None and group.is_unstable(name, index):
                 partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             elif value is None or _is_other_topic(value.topic_id, topic.topic_id):
                 partitions.append(_no_offset(index, NONE))
@@ -343,16 +344,12 @@ def _fetch_all(context: Context, group: Group, version: int, require_stable: boo
             topic_id = found[0]
         partitions = [
             _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-            if require_stable and is_unstable(group, name, index)
+            if require_stable and group.is_unstable(name, index)
             else _committed(index, value)
             for index, value in committed.items()
         ]
         answers.append(_FetchTopics(name=name, topic_id=topic_id, partitions=partitions))
     return answers
-
-
-def is_unstable(group: Group, topic: str, partition: int) -> bool:
-    return group.open_transactions is not None and (topic, partition) in group.open_transactions
 
 
 def _is_other_topic(committed: bytes, asked: bytes) -> bool:
@@ -409,12 +406,12 @@ def delete(context: Context, request: GroupRequest, partition: int) -> None:
         changes += [
             OffsetCommit(group.group_id, topic.name, index, None)
             for index in wanted
-            if index in committed or is_unstable(group, topic.name, index)
+            if index in committed or group.is_unstable(topic.name, index)
         ]
     response = OffsetDeleteResponse(topics=_merge(refused, answered))
     if not changes:
         return context.reply(request, response)
-    _removed(context, group, changes, "OffsetDelete")
+    removed(context, group, changes, "OffsetDelete")
     context.append(partition, changes, ReplyStored(request, response))
 
 
@@ -445,75 +442,3 @@ def failed(response: Any, error: ErrorCode) -> Any:
             for topic in response.topics
         ]
     )
-
-
-# ---- the end of offsets
-
-
-def tombstones(group: Group) -> list[Change]:
-    """For everything the group has, committed or in an open transaction."""
-    gone: dict[tuple[str, int], Change] = {
-        (topic, index): OffsetCommit(group.group_id, topic, index, None)
-        for topic, committed in group.offsets.items()
-        for index in committed
-    }
-    for topic, index in group.open_transactions or ():
-        gone.setdefault((topic, index), OffsetCommit(group.group_id, topic, index, None))
-    return list(gone.values())
-
-
-def of_deleted_topics(context: Context, group: Group, deleted: dict[str, bytes]) -> list[Change]:
-    """Not the offsets of a topic of the same name that has been created since."""
-    changes: list[Change] = [
-        OffsetCommit(group.group_id, topic, index, None)
-        for topic, topic_id in deleted.items()
-        for index, value in group.offsets.get(topic, {}).items()
-        if value.topic_id in (ZERO_UUID, topic_id)
-    ]
-    _removed(context, group, changes, "the topic was deleted")
-    return changes
-
-
-def expired(context: Context, group: Group) -> tuple[list[Change], bool]:
-    """Tombstones for what has expired, and whether nothing is left.
-
-    KIP-211: an empty group keeps its offsets for the retention since it became empty; a stable group of consumers loses
-    those of topics it no longer subscribes to, by the age of the commit; a simple group likewise by age. KAFKA-13636:
-    nothing expires in the middle of a rebalance.
-    """
-    if not group.offsets:
-        return [], not group.open_transactions
-    since_empty = group.protocol_type is not None and group.state is EMPTY and group.state_timestamp_ms != -1
-    by_age = (
-        group.protocol_type is None
-        or group.state is EMPTY
-        or (group.state is STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None)
-    )
-    if not by_age:
-        return [], False
-    now_ms, retention_ms = context.now_ms, context.config.offsets_retention_ms
-    changes: list[Change] = []
-    kept = False
-    for topic, committed in group.offsets.items():
-        if group.is_subscribed(topic):
-            kept = True
-            continue
-        for index, value in committed.items():
-            base_ms = group.state_timestamp_ms if since_empty else value.commit_timestamp_ms
-            over = (
-                now_ms >= value.expire_timestamp_ms
-                if value.expire_timestamp_ms != -1
-                else now_ms - base_ms >= retention_ms
-            )
-            if over and not is_unstable(group, topic, index):
-                changes.append(OffsetCommit(group.group_id, topic, index, None))
-            else:
-                kept = True
-    _removed(context, group, changes, "offsets.retention.minutes is over")
-    return changes, not kept and not group.open_transactions
-
-
-def _removed(context: Context, group: Group, changes: list[Change], reason: str) -> None:
-    if changes:
-        topics = tuple(dict.fromkeys(change.topic for change in changes if isinstance(change, OffsetCommit)))
-        context.event(group, events.OffsetsRemoved, topics=topics, partitions=len(changes), reason=reason)

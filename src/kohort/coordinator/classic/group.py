@@ -321,6 +321,10 @@ class Group:
     def is_subscribed(self, topic: str) -> bool:
         return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
 
+    def is_unstable(self, topic: str, partition: int) -> bool:
+        """Whether a transaction that has committed an offset of the partition is still open."""
+        return self.open_transactions is not None and (topic, partition) in self.open_transactions
+
     def compute_subscribed_topics(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
