@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.broker")
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+EVENTS_TOPIC = "__kohort_group_events"
 DOCUMENT = "kohort.state.json"
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 10_000
@@ -67,7 +68,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        return self.name in INTERNAL_TOPICS
+        return self.name in INTERNAL_TOPICS or self.name == EVENTS_TOPIC
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
@@ -175,7 +176,7 @@ class Catalog:
         for name in sorted({name for name, _ in self.store.logs} - set(self.by_name)):
             count = max(self.store.partitions(name)) + 1
             topic = Topic(name, self.store.topic_ids.get(name) or self.new_id(), {}, self.epoch, count)
-            if topic.internal:
+            if name in INTERNAL_TOPICS:
                 topic.overrides["cleanup.policy"] = "compact"
             self._open_partitions(topic, count)
             self._configure(topic, LogConfig.parse(topic.overrides, self.base_config))

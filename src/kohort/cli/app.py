@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 COMMANDS: dict[str, str] = {
     "completions": "kohort.cli.completions:app",
     "consume": "kohort.cli.consume:app",
+    "demo": "kohort.cli.demo:app",
     "groups": "kohort.cli.groups:app",
     "produce": "kohort.cli.produce:app",
     "topics": "kohort.cli.topics:app",

@@ -20,7 +20,7 @@ POLL_S = 0.5
 PLACES = ("earliest", "latest", "beginning", "end")
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected
 def consume(
     target: Target,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.cli.failures import Failed
@@ -77,14 +78,16 @@ def labels(report: GroupReport) -> dict[str, str]:
 
 
 def members_table(report: GroupReport) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Without the columns that say nothing here: no static members, or client ids that the member ids begin with."""
+    told = all(m.member_id.startswith(f"{m.client_id}-") for m in report.members)
+    static = any(m.instance_id for m in report.members)
+    keep = [True, static, not told, True, True, True]
+    columns = ("member-id", "instance-id", "client-id", "host", "partitions", "assignment")
     rows = [
         (m.member_id, m.instance_id, m.client_id, m.host, len(m.assignment), compact(m.assignment))
         for m in report.members
     ]
-    columns = ("member-id", "instance-id", "client-id", "host", "partitions", "assignment")
-    if not any(m.instance_id for m in report.members):
-        return columns[:1] + columns[2:], [row[:1] + row[2:] for row in rows]
-    return columns, rows
+    return tuple(compress(columns, keep)), [tuple(compress(row, keep)) for row in rows]
 
 
 def offsets_table(report: GroupReport) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

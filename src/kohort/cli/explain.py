@@ -209,6 +209,8 @@ def _sentence(causes: list[Cause]) -> str:
         named = list(dict.fromkeys(name for name in names if name))
         who = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
         times = f" ({len(names)} members)" if len(names) > len(named) > 0 else ""
+        if len(names) > 1 and text.startswith("was "):
+            text = f"were {text[4:]}"
         parts.append(f"{who}{times} {text}".strip())
     joined = "; ".join(parts)
     return f"{joined[:1].upper()}{joined[1:]}." if joined and not causes[0].who else f"{joined}."

@@ -37,11 +37,11 @@ def list_groups(
         print_table(("group", "state", "type", "protocol-type"), rows, "no groups")
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected
 def describe(
     target: Target,
-    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="Ids of groups.")] = None,
+    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.")] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Only the state.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Only the members.")] = False,
@@ -66,7 +66,7 @@ def describe(
         describing.print_report(report, parts)
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected
 def watch(
     target: Target,
@@ -85,7 +85,7 @@ def watch(
         watching.watch(target, admin, group, interval, count, json)
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected
 def explain(
     target: Target,
@@ -111,7 +111,7 @@ def explain(
         explaining.print_explanation(explanation, last)
 
 
-@app.command("reset-offsets", no_args_is_help=True)
+@app.command("reset-offsets")
 @connected
 def reset_offsets(
     target: Target,
@@ -171,11 +171,11 @@ def reset_offsets(
     resetting.print_outcome(outcome, json=json, export=export)
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected
 def delete(
     target: Target,
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Ids of groups.")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Ids of groups.")],
     topic: Annotated[
         list[str] | None, typer.Option(metavar="TOPIC[:0,1]", help="Delete only the committed offsets of this topic.")
     ] = None,
@@ -217,7 +217,7 @@ def _delete(admin: Any, group_id: str, topics: list[str]) -> None:
         raise
 
 
-@app.command("remove-member", no_args_is_help=True)
+@app.command("remove-member")
 @connected
 def remove_member(
     target: Target,

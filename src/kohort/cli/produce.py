@@ -16,7 +16,7 @@ from kohort.cli.target import Target, connected, warn
 app = typer.Typer(add_completion=False)
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected
 def produce(
     target: Target,

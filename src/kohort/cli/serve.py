@@ -28,7 +28,9 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     made = _Parser(
         prog="kohort serve",
-        description="Run a Kafka broker. Prints one line when it accepts requests; logs go to standard error.",
+        description="Run a Kafka broker. Prints one line when it accepts requests; logs go to standard error. What "
+        "happens to groups is kept in the topic __kohort_group_events, for kohort groups explain; "
+        "--config kohort.group.events.topic.enable=false turns that off.",
     )
     add = made.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
@@ -100,7 +102,7 @@ def main(arguments: list[str]) -> int:
         for name, port in (("--port", options.port), ("--control-port", options.control_port)):
             if port is not None and not 0 <= port <= 65535:
                 raise UsageError(f"{name} takes a number from 0 to 65535, not {port}")
-        given = parse_configs(options.config)
+        given = {"kohort.group.events.topic.enable": "true", **parse_configs(options.config)}
         if options.advertised_listener is not None:
             given["advertised.listeners"] = options.advertised_listener
         set_up_logging(options.log_level, options.log_format)
@@ -156,6 +158,8 @@ class Serving:
         await self._start(self._options.port)
         control = await self._start_control()
         print(f"kohort listening on {self._running.host}:{self._running.port}", flush=True)
+        if control is not None:
+            print(f"kohort control on http://{control.host}:{control.port}", flush=True)
         # What a start leaves behind lives as long as the process: keep the collector from walking it over and over.
         gc.collect()
         gc.freeze()
@@ -188,13 +192,12 @@ class Serving:
         if port is None:
             return None
         from kohort.broker.boot import StartError
-        from kohort.broker.control import HOST, Control
+        from kohort.broker.control import Control
 
         control = Control(lambda: self._running, self.restart)
         try:
-            bound = await control.start(port)
+            await control.start(port)
         except StartError:
             await self._running.stop()
             raise
-        print(f"kohort control on http://{HOST}:{bound}", flush=True)
         return control

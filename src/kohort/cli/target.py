@@ -40,16 +40,18 @@ CommandConfig = Annotated[
         "--command-config", metavar="FILE", help="Client settings, a properties file.", rich_help_panel="Connection"
     ),
 ]
-_PROPERTY_HELP = "A client setting; may be given several times."
-CommandProperty = Annotated[
+_SETTING_HELP = "A client setting; may be given several times."
+ClientConfig = Annotated[
     list[str] | None,
-    typer.Option(
-        "--config", "--command-property", metavar="KEY=VALUE", help=_PROPERTY_HELP, rich_help_panel="Connection"
-    ),
+    typer.Option("--config", "-X", metavar="KEY=VALUE", help=_SETTING_HELP, rich_help_panel="Connection"),
 ]
-CommandPropertyOnly = Annotated[
+CommandProperty = Annotated[
+    list[str] | None, typer.Option("--command-property", metavar="KEY=VALUE", help=_SETTING_HELP, hidden=True)
+]
+# Where --config is a topic's configuration, as in Kafka's tools.
+OnlyCommandProperty = Annotated[
     list[str] | None,
-    typer.Option("--command-property", metavar="KEY=VALUE", help=_PROPERTY_HELP, rich_help_panel="Connection"),
+    typer.Option("--command-property", "-X", metavar="KEY=VALUE", help=_SETTING_HELP, rich_help_panel="Connection"),
 ]
 
 
@@ -129,9 +131,14 @@ def connected(function: Callable[..., Any] | None = None, *, config_is_taken: bo
 
     @functools.wraps(function)
     def command(
-        *args: Any, bootstrap_server: str, command_config: Path | None, command_property: Any, **rest: Any
+        *args: Any,
+        bootstrap_server: str,
+        command_config: Path | None,
+        command_property: list[str] | None,
+        client_config: list[str] | None = None,
+        **rest: Any,
     ) -> Any:
-        target = Target(bootstrap_server, command_config, command_property or ())
+        target = Target(bootstrap_server, command_config, [*(client_config or ()), *(command_property or ())])
         try:
             return function(target, *args, **rest)
         except BrokenPipeError:
@@ -139,21 +146,23 @@ def connected(function: Callable[..., Any] | None = None, *, config_is_taken: bo
 
             raise typer.Exit(broken_pipe()) from None
 
+    shared: dict[str, tuple[Any, Any]] = {
+        "bootstrap_server": (DEFAULT_SERVER, BootstrapServer),
+        "command_config": (None, CommandConfig),
+        "client_config": (None, ClientConfig),
+        "command_property": (None, CommandProperty),
+    }
+    if config_is_taken:
+        del shared["client_config"]
+        shared["command_property"] = (None, OnlyCommandProperty)
     hints = get_type_hints(function, include_extras=True)
     own = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(function).parameters.values())[1:]]
-    kind = inspect.Parameter.KEYWORD_ONLY
-    shared = [
-        inspect.Parameter("bootstrap_server", kind, default=DEFAULT_SERVER, annotation=BootstrapServer),
-        inspect.Parameter("command_config", kind, default=None, annotation=CommandConfig),
-        inspect.Parameter(
-            "command_property",
-            kind,
-            default=None,
-            annotation=CommandPropertyOnly if config_is_taken else CommandProperty,
-        ),
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (default, annotation) in shared.items()
     ]
-    command.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
+    command.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
     return command
 
 

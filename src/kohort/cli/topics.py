@@ -16,7 +16,7 @@ from kohort.cli.target import Target, connected
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="List, create, describe, delete and alter topics.")
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
@@ -45,7 +45,7 @@ def _replication(topic: Any) -> int:
     return max((len(partition.replicas) for partition in topic.partitions), default=0)
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected(config_is_taken=True)
 def create(
     target: Target,
@@ -76,7 +76,7 @@ def create(
             print(f"created topic {printable(name)}")
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected
 def describe(
     target: Target,
@@ -149,7 +149,7 @@ def _print_report(report: dict[str, Any]) -> None:
     print_table(("partition", "leader", "replicas", "isr", "start-offset", "end-offset", "records"), rows)
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected
 def delete(
     target: Target,
@@ -182,7 +182,7 @@ def _existing(admin: Any, topics: Iterable[str]) -> dict[str, Any]:
         raise Failed(f"{error.message}; kohort topics list shows those that exist") from None
 
 
-@app.command(no_args_is_help=True)
+@app.command()
 @connected(config_is_taken=True)
 def alter(
     target: Target,

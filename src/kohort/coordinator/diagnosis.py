@@ -105,8 +105,8 @@ def _under_way(rebalances: list[Rebalance], now_ms: int) -> list[Finding]:
 
 
 def _storm(rebalances: list[Rebalance], present: Present) -> list[Finding]:
-    # The second half of a cooperative hand-over belongs to the rebalance before it.
-    counted = [r for r in rebalances if {c.kind for c in r.causes} != {Kind.HAND_OVER}]
+    # The second half of a cooperative hand-over belongs to the rebalance before it; nobody waits in an empty group.
+    counted = [r for r in rebalances if r.members != 0 and {c.kind for c in r.causes} != {Kind.HAND_OVER}]
     count, first, last = _busiest([r.started_ms for r in counted], STORM_WINDOW_MS)
     if count < STORM_COUNT:
         return []
@@ -117,7 +117,9 @@ def _storm(rebalances: list[Rebalance], present: Present) -> list[Finding]:
     if joined and joined == sum(kinds.values()):
         advice = "Members arrive one after the other: start them together, or raise group.initial.rebalance.delay.ms."
         return [Finding("storm", NOTE, text, advice)]
-    advice = "Stop the cause below first; static membership (group.instance.id) makes restarts free of rebalances"
+    advice = (
+        "Find out why these members come and go; a group.instance.id makes the restart of a member free of rebalances"
+    )
     if (present.protocol or rebalances[-1].protocol) in EAGER:
         advice += ", and partition.assignment.strategy=cooperative-sticky lets members keep working meanwhile"
     return [Finding("storm", PROBLEM, text, f"{advice}.")]

@@ -332,7 +332,8 @@ def _leave_cause(who: Who, reason: str, at_ms: int) -> tuple[Kind, Who, str, int
     if "poll timeout" in lowered or "max.poll.interval" in lowered or "poll interval" in lowered:
         return Kind.POLLED_LATE, who, "left, since its application did not poll within max.poll.interval.ms", at_ms
     if "removed by an admin" in lowered or "consumer group command" in lowered or "by admin" in lowered:
-        return Kind.REMOVED, who, f"was removed by an administrator ({said})", at_ms
+        more = "" if lowered == "removed by an administrator" else f" ({said})"
+        return Kind.REMOVED, who, f"was removed by an administrator{more}", at_ms
     return Kind.LEFT, who, "left" + (f": {said}" if said else ""), at_ms
 
 
@@ -352,7 +353,7 @@ def _eviction_cause(
 
 
 def seconds(duration_ms: int) -> str:
-    return f"{duration_ms / 1000:g} s"
+    return f"{round(duration_ms / 1000, 1):g} s"
 
 
 # -- from stored generations ------------------------------------------------------------------------------------------
