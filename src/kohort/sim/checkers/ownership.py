@@ -1,10 +1,16 @@
-"""In one generation no partition has two owners; when all is quiet every partition has one."""
+"""In one generation no partition has two owners; when all is quiet every partition has one.
+
+One exception, Kafka's own (KIP-814): a static leader that comes back to a stable group is told to keep the assignment as
+it is, so partitions that were added while it was away stay without an owner until the next rebalance.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.events import GroupEvent, RebalanceCompleted
+from kohort.protocol.messages import JoinGroupRequest
 from kohort.sim.member import SimMember
 from kohort.sim.trace import Checker
 
@@ -12,6 +18,15 @@ from kohort.sim.trace import Checker
 class Ownership(Checker):
     def __init__(self) -> None:
         self._owners: dict[tuple[str, int], dict[TopicPartition, SimMember]] = {}
+        self._kept_as_it_was: set[str] = set()
+
+    def answered(self, coordinator: Any, call: Any, message: Any, response: Any) -> None:
+        if isinstance(message, JoinGroupRequest) and response.skip_assignment:
+            self._kept_as_it_was.add(message.group_id)
+
+    def group_event(self, event: GroupEvent) -> None:
+        if isinstance(event, RebalanceCompleted):
+            self._kept_as_it_was.discard(event.group_id)
 
     def assigned(self, member: SimMember, partitions: frozenset[TopicPartition], generation_id: int) -> None:
         owners = self._owners.setdefault((member.group_id, generation_id), {})
@@ -32,5 +47,5 @@ class Ownership(Checker):
                     if tp.topic not in member.topics:
                         self.fail(f"{member} owns {tp}, which it does not subscribe to")
                     owned[tp] = member
-            if missing := wanted - owned.keys():
+            if (missing := wanted - owned.keys()) and group_id not in self._kept_as_it_was:
                 self.fail(f"when all is quiet nobody in {group_id} owns {', '.join(map(str, sorted(missing)))}")
