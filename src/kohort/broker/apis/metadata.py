@@ -110,9 +110,7 @@ def _topic(core: Core, topic: Topic) -> Any:
 def describe_topic_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     """Pages through partitions in the order of topic names (KIP-966)."""
     response = messages.DescribeTopicPartitionsResponse()
-    left = min(request.response_partition_limit, core.config["max.request.partition.size.limit"])
-    if left <= 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the response partition limit must be positive")
+    left = max(min(request.response_partition_limit, core.config["max.request.partition.size.limit"]), 1)
     first, start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
     for name in _names_from(core, request, first):
         topic = core.topics.by_name.get(name)
