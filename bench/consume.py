@@ -19,7 +19,7 @@ from typing import Any
 
 PARTITIONS = 4
 VALUE_SIZE = 100
-ROUNDS = 3
+ROUNDS = 2
 
 PAIRS = {
     "poll_arrow() / confluent-kafka consume(10000)": ("kohort poll_arrow", "confluent-kafka consume(10000)", 3.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from coordinator.world import World
@@ -101,6 +102,9 @@ class GroupStage:
         self.refresh: list[Application] = []
         self.delivering = False
         self.token = 0
+        self.chance: random.Random | None = None
+        self.loss = 0.0
+        self.broken: list[tuple[Application, Send]] = []
 
     @property
     def now_ms(self) -> int:
@@ -123,10 +127,17 @@ class GroupStage:
                 application.member.received(send.token, FindCoordinatorResponse(coordinators=[found]), self.now_ms)
             )
             return
+        lost = self.chance is not None and self.chance.random() < self.loss
+        if lost and self.chance.random() < 0.5:  # type: ignore[union-attr]
+            self.broken.append((application, send))
+            return
         version = send.request.MAX_VERSION if send.max_version is None else send.max_version
         message = api.request.decode(downgrade(send.request, version).encode(version), version)
         self.token += 1
-        self.parked[self.token] = (application, send, version)
+        if lost:
+            self.broken.append((application, send))
+        else:
+            self.parked[self.token] = (application, send, version)
         self.world.send(message, version, token=self.token, client_id=application.name)
 
     def deliver(self) -> None:
@@ -163,6 +174,10 @@ class GroupStage:
             self.deliver()
             while self.refresh:
                 self.metadata(self.refresh.pop())
+            while self.broken:
+                application, send = self.broken.pop(0)
+                if not application.dead:
+                    application.do(application.member.send_failed(send.token, "connection reset", self.now_ms))
             for application in self.members:
                 application.poll()
 

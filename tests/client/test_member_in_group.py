@@ -176,6 +176,7 @@ def test_whatever_happens_the_group_ends_whole(seed: int) -> None:
     chance = random.Random(seed)
     strategy = chance.choice(["range", "sticky", "cooperative-sticky"])
     group = GroupStage()
+    group.chance, group.loss = chance, chance.choice([0.0, 0.02, 0.2])
     config = {"session_timeout_ms": 10_000, "max_poll_interval_ms": 15_000, "enable_auto_commit": chance.random() < 0.5}
     for step in range(40):
         alive = [a for a in group.members if not a.dead and not a.left]
@@ -195,6 +196,7 @@ def test_whatever_happens_the_group_ends_whole(seed: int) -> None:
             group.restart()
         group.pass_time(chance.choice([1, 50, 500, 3_000, 8_000]))
         group.check()
+    group.loss = 0.0
     for application in group.members:
         application.busy = False
     group.pass_time(60_000)

@@ -28,6 +28,8 @@ log = logging.getLogger("kohort.client")
 DATA = "data"
 COORDINATOR = "coordinator"
 BOOTSTRAP = "bootstrap"
+LOOKUP = "lookup"
+"""Questions that must not wait behind a fetch: a broker answers a connection's requests one after another."""
 
 
 class Node(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from kohort.client.cluster import Cluster, leader_nodes
+from kohort.client.cluster import LOOKUP, Cluster, leader_nodes
 from kohort.client.errors import KafkaTimeoutError, error_for
 from kohort.client.lookups import Found, list_offsets_request, listed_offsets
 from kohort.client.types import OffsetAndTimestamp, TopicPartition, partition_list
@@ -59,7 +59,7 @@ async def _list_once(
     async def ask(node_id: int, partitions: list[TopicPartition]) -> Found:
         timestamps = {tp: missing[tp] for tp in partitions}
         request = list_offsets_request(timestamps, leaders, read_committed, timeout_ms)
-        return listed_offsets(await cluster.request(node_id, request, timeout_ms, min_version))
+        return listed_offsets(await cluster.request(node_id, request, timeout_ms, min_version, role=LOOKUP))
 
     answers = await asyncio.gather(*(ask(*item) for item in by_node.items()), return_exceptions=True)
     failure: KafkaError | None = None
