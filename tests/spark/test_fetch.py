@@ -84,6 +84,21 @@ def test_a_broker_that_is_away_for_a_while(servers: str, topic: str, broker: koh
         later.join()
 
 
+def test_no_row_is_dropped_when_asking_ahead_fails(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    send, sent = Connection.send, []
+
+    def fail_sometimes(self: Connection, request: Any, version: int) -> None:
+        if type(request).__name__ == "FetchRequest":
+            sent.append(request)
+            if len(sent) in (2, 4):
+                raise self._lost("cut off")
+        send(self, request, version)
+
+    monkeypatch.setattr(Connection, "send", fail_sometimes)
+    assert rows(fetch.read(task(servers, topic, 0, 2000))) == list(enumerate(VALUES))
+    assert len(sent) > 4
+
+
 def test_a_leader_change_within_a_range(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refusals = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH]
     asked: list[int] = []
