@@ -205,6 +205,17 @@ class Bench:
 
     def stream(self, reader: str, topic: str) -> float:
         """Seconds per micro-batch, the median of all but the first."""
+        from pyspark.errors import StreamingQueryException
+
+        while True:
+            try:
+                return self._stream(reader, topic)
+            except StreamingQueryException as error:
+                # Spark gives a Python process 10 s to start, which a busy machine may need longer for.
+                if "connect back" not in str(error):
+                    raise
+
+    def _stream(self, reader: str, topic: str) -> float:
         options = {"maxOffsetsPerTrigger": str(self.sizes.batch)}
         if reader == "kohort":
             options["group.id"] = f"bench-{uuid.uuid4().hex[:8]}"
