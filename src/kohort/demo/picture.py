@@ -1,4 +1,4 @@
-"""Recorded frames as one animated SVG: text that stays text, played by the viewer's own CSS, no script, no fonts to load.
+"""Recorded frames as one animated SVG: text stays text, CSS plays it, there is no script and no font to load.
 
 Equal rows are drawn once and used again, which keeps a recording small.
 """
@@ -6,6 +6,7 @@ Equal rows are drawn once and used again, which keeps a recording small.
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from rich.color import Color
@@ -63,7 +64,7 @@ def _merge(shown: list[list[str]], times: list[float]) -> tuple[list[list[str]],
         if not stills or rows != stills[-1]:
             stills.append(rows)
             begins.append(at)
-    spans = [min(after - before, LONGEST_FRAME_S) for before, after in zip(begins, begins[1:], strict=False)]
+    spans = [min(after - before, LONGEST_FRAME_S) for before, after in pairwise(begins)]
     return stills, [*spans, LAST_FRAME_S]
 
 
