@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 import kohort.spark
-from apache_kafka import ApacheKafka
+from apache_kafka import ApacheKafka, _free_ports
 from kohort.spark import fetch
 from kohort.spark.offsets import Piece
 from spark.query import Query, committed, create, produce, stopping, unique, until
@@ -112,3 +112,28 @@ def test_a_broker_restart_within_a_batch() -> None:
             query.step_until(800)
             assert sorted(map(int, query.values())) == list(range(800))
             until(lambda: query.plan() or sum(committed(servers, group, topic).values()) == 800)
+
+
+def test_sasl_for_the_member_and_for_tasks() -> None:
+    kafka = ApacheKafka({"offsets.topic.num.partitions": 1})
+    (port,) = _free_ports(1)
+    listeners = f"PLAINTEXT://127.0.0.1:{kafka.port},SASL_PLAINTEXT://127.0.0.1:{port}"
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    kafka._config |= {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{kafka.controller_port}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} user_alice="secret";',
+    }
+    with kafka:
+        topic = unique("orders")
+        create(kafka.bootstrap_servers, topic)
+        produce(kafka.bootstrap_servers, topic, [str(number) for number in range(40)])
+        user = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "alice"}
+        query = Query(f"127.0.0.1:{port}", unique(), subscribe=topic, sasl_password="secret", **user)
+        with stopping(query):
+            query.step_until(40)
+        intruder = Query(f"127.0.0.1:{port}", unique(), subscribe=topic, sasl_password="wrong", **user)
+        with stopping(intruder), pytest.raises(RuntimeError, match=r"refused sasl\.username=alice"):
+            until(intruder.plan)
