@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "demo": "kohort.cli.demo:app",
     "groups": "kohort.cli.groups:app",
     "produce": "kohort.cli.produce:app",
+    "sim": "kohort.cli.sim:app",
     "topics": "kohort.cli.topics:app",
 }
 """Command -> "module:app", a typer application with one command or with several below it."""

@@ -1,7 +1,7 @@
 """In one generation no partition has two owners; when all is quiet every partition has one.
 
-One exception, Kafka's own (KIP-814): a static leader that comes back to a stable group is told to keep the assignment as
-it is, so partitions that were added while it was away stay without an owner until the next rebalance.
+One exception, Kafka's own (KIP-814): a static leader that comes back to a stable group is told to keep the assignment
+as it is, so partitions that were added while it was away stay without an owner until the next rebalance.
 """
 
 from __future__ import annotations

@@ -1,0 +1,107 @@
+"""The simulator: seeds pass, runs repeat byte for byte, deliberate bugs are caught, every checker earns its place."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kohort.sim import checkers
+from kohort.sim.mutations import MUTATIONS
+from kohort.sim.options import Options
+from kohort.sim.runner import hunt, run_seed, run_seeds, shrink
+
+SEEDS = 200
+MINUTES = 0.5
+# For each checker a bug that it finds by itself.
+CATCHES = {
+    "Liveness": "skip the session timer",
+    "Ownership": "keep the last generation's assignments",
+    "Processing": "read on after a revocation",
+    "RecordDurability": "append duplicates",
+    "HandOver": "commit one too far",
+    "Legality": "no generation check on commit",
+    "Memory": "forget that fetches are done",
+    "CommitDurability": "reply before append",
+    "Order": "start from generation 0 after a restart",
+}
+BY_TITLE = {mutation.title: mutation for mutation in MUTATIONS}
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    caplog.set_level("CRITICAL")
+
+
+@pytest.mark.timeout(600)
+def test_seeds_pass():
+    results = list(run_seeds(range(SEEDS), os.cpu_count() or 1, minutes=MINUTES))
+    assert [(r.seed, r.failure) for r in results if not r.passed] == []
+    assert len({r.digest for r in results}) == SEEDS
+    assert sum(r.counts.get("fault", 0) for r in results) > SEEDS, "a run without faults shows little"
+
+
+def test_a_seed_repeats_byte_for_byte_in_another_process():
+    """Whatever the order of sets and the addresses of objects there."""
+    script = "import sys; from kohort.sim.runner import run_seed; print(run_seed(11, minutes=0.5).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2", "3")
+    }
+    assert digests == {run_seed(11, minutes=0.5).digest + "\n"}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.title)
+def test_each_deliberate_bug_is_caught(mutation):
+    caught = hunt(mutation, range(SEEDS), minutes=1.0)
+    assert caught.seed is not None, f"{mutation.title} was not caught"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("checker", checkers.ALL, ids=lambda checker: checker.__name__)
+def test_each_checker_catches_something_by_itself(checker):
+    caught = hunt(BY_TITLE[CATCHES[checker.__name__]], range(SEEDS), only=checker, minutes=1.0)
+    assert caught.failure.startswith(checker.__name__), caught.failure
+
+
+def test_a_failure_shrinks_to_the_faults_it_takes():
+    mutation = BY_TITLE["commit one too far"]
+    with mutation.applied():
+        result = run_seed(0, minutes=0.5)
+        smallest = shrink(result, {"minutes": 0.5})
+    assert not smallest.passed
+    assert smallest.options.faults() == [], "this bug needs no fault at all"
+    assert smallest.story
+
+
+def test_options_come_from_the_seed():
+    assert Options.from_seed(7) == Options.from_seed(7)
+    assert len({Options.from_seed(seed) for seed in range(50)}) == 50
+    assert Options.from_seed(7, members=2).members == 2
+
+
+def kohort(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "kohort.cli", "sim", *arguments], capture_output=True, text=True)
+
+
+def test_the_command_runs_one_seed_and_many():
+    one = kohort("--seed", "3", "--minutes", "0.2", "--json")
+    assert one.returncode == 0, one.stderr
+    assert json.loads(one.stdout)["failure"] is None
+    many = kohort("--seeds", "4", "--minutes", "0.2", "--workers", "2")
+    assert many.returncode == 0, many.stderr
+    assert "all checkers hold" in many.stdout and "\x1b" not in many.stdout
+
+
+def test_the_command_refuses_contradictions():
+    refused = kohort("--seed", "3", "--seeds", "4")
+    assert refused.returncode == 2
+    assert "leave out" in refused.stderr
