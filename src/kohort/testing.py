@@ -1,0 +1,96 @@
+"""The pytest plugin: a broker, topics and a clock as fixtures. Loaded by pytest itself once kohort is installed.
+
+    def test_my_application(kohort_broker, kohort_topic):
+        orders = kohort_topic(partitions=3, records=[b"first", b"second"])
+        my_application.run(kohort_broker.bootstrap_servers, orders)
+
+Nothing of kohort is imported before a test asks for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from kohort.broker.controls import BrokerClock
+    from kohort.broker.embedded import Broker
+
+__all__ = ["kohort_broker", "kohort_clock", "kohort_topic"]
+
+MARKER = "kohort"
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f'{MARKER}(clock="running", config={{}}, data_dir=None): how the kohort_broker of a test is made, '
+        "the arguments of kohort.Broker",
+    )
+
+
+@pytest.fixture
+def kohort_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A Kafka broker of the test's own, in memory, on a free port; started in milliseconds, gone after the test.
+
+    @pytest.mark.kohort(clock="manual", config={"num.partitions": 3}) gives it other arguments.
+    """
+    from kohort.broker.embedded import Broker
+
+    options: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers(MARKER))):
+        if marker.args:
+            raise pytest.UsageError("@pytest.mark.kohort takes keyword arguments, those of kohort.Broker")
+        options |= marker.kwargs
+    with Broker(**options) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kohort_clock(kohort_broker: Broker) -> BrokerClock:
+    """The time of kohort_broker: `advance(45)` lets 45 seconds pass at once."""
+    return kohort_broker.clock
+
+
+@pytest.fixture
+def kohort_topic(kohort_broker: Broker, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Makes topics in kohort_broker and returns their names.
+
+    kohort_topic(name=None, partitions=1, records=(), configs=None): without a name it gets one of its own, after the
+    test. Records are values, or (key, value); those with a key go to the partition that every Kafka client chooses,
+    those without to one partition after the other.
+    """
+
+    def make(
+        name: str | None = None,
+        partitions: int = 1,
+        records: Iterable[Any] = (),
+        configs: Mapping[str, str] | None = None,
+    ) -> str:
+        if name is None:
+            name = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', request.node.name)[:200]}-{next(_numbers)}"
+        kohort_broker.create_topic(name, partitions, configs)
+        records = list(records)
+        if records:
+            _produce(kohort_broker.bootstrap_servers, name, partitions, records)
+        return name
+
+    return make
+
+
+def _produce(servers: str, topic: str, partitions: int, records: list[Any]) -> None:
+    from kohort.client.producer import Producer
+
+    with Producer(bootstrap_servers=servers) as producer:
+        sent = []
+        for number, record in enumerate(records):
+            key, value = record if isinstance(record, tuple) else (None, record)
+            partition = number % partitions if key is None else None
+            sent.append(producer.send(topic, value, key, partition=partition))
+        for delivery in sent:
+            delivery.result()
