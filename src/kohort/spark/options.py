@@ -154,6 +154,12 @@ def parse_read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
     return parsed
 
 
+def includes_headers(options: Mapping[str, str]) -> bool:
+    """All that the schema depends on. Names are checked here already, when it is not known yet what is to be read."""
+    own, _ = _sort_out(options, _READ_NAMES)
+    return _flag(own, "includeHeaders", False)
+
+
 def _sort_out(options: Mapping[str, str], names: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """This source's options and Kafka's settings, each under its proper name; an error for any other."""
     own: dict[str, str] = {}

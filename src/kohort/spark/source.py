@@ -11,7 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kohort.spark.options import parse_read_options, parse_write_options
+from kohort.spark.options import includes_headers, parse_read_options, parse_write_options
 from kohort.spark.schema import check_schema, full_schema
 
 
@@ -23,8 +23,7 @@ class KohortDataSource(DataSource):
         return "kohort"
 
     def schema(self) -> StructType:
-        include = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
-        return full_schema(include)
+        return full_schema(includes_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from kohort.spark.batch import BatchReader
