@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from struct import Struct
 
 from kohort.client.types import TopicPartition
-from kohort.records.batch import iter_batches
+from kohort.records.batch import CONTROL_FLAG, HEADER_SIZE, LOG_OVERHEAD, read_header
 from kohort.records.compression import Buffer
+from kohort.records.errors import CorruptBatch
+
+_FIELDS = Struct(">qi9xhi30xi")
+"""Of a batch header: base offset, length, attributes, last offset delta, record count. Only these, since it is done for
+every batch before the next fetch is sent."""
 
 
 class DataLossError(RuntimeError):
@@ -39,22 +45,29 @@ class Account:
 
     def walk(self, records: Buffer) -> bool:
         """Go through the batches of one fetch; whether there was any progress."""
-        before = self.next_offset
-        for _, header in iter_batches(records):
-            begin, end = max(header.base_offset, self.next_offset), min(header.next_offset, self.stop)
-            if header.next_offset <= self.next_offset:
-                continue
-            if self.next_offset >= self.stop:
+        before, cursor = self.next_offset, self.next_offset
+        pos, size = 0, len(records)
+        while size - pos >= HEADER_SIZE and cursor < self.stop:
+            base, length, attributes, last_delta, count = _FIELDS.unpack_from(records, pos)
+            if length < HEADER_SIZE - LOG_OVERHEAD or last_delta < 0:
+                read_header(records, pos)
+                raise CorruptBatch(f"a batch at offset {base} cannot have a last offset delta of {last_delta}")
+            following = pos + length + LOG_OVERHEAD
+            if following > size:
                 break
-            if header.base_offset > self.next_offset:
-                self.gaps.append((self.next_offset, min(header.base_offset, self.stop)))
-            if header.is_control:
-                self.markers += max(end - begin, 0)
-            elif header.record_count < header.last_offset_delta + 1:
-                self.compacted += header.last_offset_delta + 1 - header.record_count
-            self.next_offset = header.next_offset
-            self.bytes_read += header.size
-        return self.next_offset > before
+            stop = base + last_delta + 1
+            if stop > cursor:
+                if base > cursor:
+                    self.gaps.append((cursor, min(base, self.stop)))
+                if attributes & CONTROL_FLAG:
+                    self.markers += min(stop, self.stop) - max(base, cursor)
+                elif count <= last_delta:
+                    self.compacted += last_delta + 1 - count
+                cursor = stop
+                self.bytes_read += following - pos
+            pos = following
+        self.next_offset = cursor
+        return cursor > before
 
     def bytes_left(self, guess_per_record: int = 1024) -> int:
         """How much is still to be fetched, from what records took so far."""

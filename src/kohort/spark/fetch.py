@@ -82,17 +82,20 @@ class RangeReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         account = self._account
         while not account.complete:
+            first = account.next_offset
             try:
                 answer = self._fetch()
                 if answer is None:
                     continue
-                first = account.next_offset
                 if not account.walk(answer.records or b""):
                     self._nothing_there(answer)
                     continue
                 self._retry = None
                 self._ask_ahead()
                 yield from self._decode(answer, first)
+            except RecordsError as error:
+                # Rows of this answer may have gone out already: the task as a whole is to be repeated, as Spark does.
+                raise RuntimeError(f"{self._partition} near offset {first} cannot be decoded: {error}") from error
             except (KafkaError, ConnectionLost) as error:
                 self._again(error)
         self._settle()
@@ -150,21 +153,17 @@ class RangeReader:
         from kohort.records.columns import decode_batches
 
         aborted = [(a.producer_id, a.first_offset) for a in answer.aborted_transactions or ()]
-        try:
-            yield from decode_batches(
-                answer.records,
-                first,
-                self._task.piece.stop,
-                topic=self._partition.topic,
-                partition=self._partition.partition,
-                columns=self._task.columns,
-                aborted=aborted if self._isolation == READ_COMMITTED else (),
-                check_crc=self._config["check.crcs"],
-                max_rows=self._task.rows_per_batch,
-            )
-        except RecordsError as error:
-            # Rows of this answer may have gone out already: the task as a whole must be repeated, and Spark does that.
-            raise RuntimeError(f"{self._partition} near offset {first} cannot be decoded: {error}") from error
+        yield from decode_batches(
+            answer.records,
+            first,
+            self._task.piece.stop,
+            topic=self._partition.topic,
+            partition=self._partition.partition,
+            columns=self._task.columns,
+            aborted=aborted if self._isolation == READ_COMMITTED else (),
+            check_crc=self._config["check.crcs"],
+            max_rows=self._task.rows_per_batch,
+        )
 
     # -- what can go wrong ---------------------------------------------------------------------------------------------
 
