@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_MS = 30_000
 METADATA_MAX_AGE_MS = 20_000
 BACKOFF_MS = 100
+FETCH_WAIT_MS = 5_000
 MAX_POLL_RECORDS = 50
-IDLE_POLL_MS = 1_000
+IDLE_POLL_MS = 2_000
 
 
 class SimMember:
@@ -82,7 +83,7 @@ class SimMember:
             load_assignors(assignors),
             self._random.random,
         )
-        self.fetcher = Fetcher(FetcherConfig(auto_offset_reset="earliest", max_wait_ms=2_000))
+        self.fetcher = Fetcher(FetcherConfig(auto_offset_reset="earliest", max_wait_ms=FETCH_WAIT_MS))
         self._timer: Event | None = None
         self._next_poll: Event | None = None
         self._ask_id = 0
