@@ -245,6 +245,7 @@ def _decode_group_value(value: bytes) -> StoredGroup:
     if not 0 <= version <= GroupMetadataValue.MAX_VERSION:
         raise UnknownRecord(f"group metadata value version {version}")
     v = GroupMetadataValue.decode(value, version, 2)
+    _check_group(v)
     members = tuple(
         StoredMember(
             m.member_id,
@@ -259,6 +260,20 @@ def _decode_group_value(value: bytes) -> StoredGroup:
         for m in v.members
     )
     return StoredGroup(v.protocol_type or None, v.generation, v.protocol, v.leader, v.current_state_timestamp, members)
+
+
+def _check_group(value: GroupMetadataValue) -> None:
+    """A group that no coordinator can have written would break this one later, in the middle of a rebalance."""
+    ids = [member.member_id for member in value.members]
+    instance_ids = [m.group_instance_id for m in value.members if m.group_instance_id is not None]
+    if len(set(ids)) < len(ids) or len(set(instance_ids)) < len(instance_ids):
+        raise DecodeError("a member is there twice")
+    if value.leader is not None and value.leader not in ids:
+        raise DecodeError("the leader is not a member")
+    if ids and (value.leader is None or value.protocol is None or not value.protocol_type):
+        raise DecodeError("members without a leader or a protocol")
+    if not 0 <= value.generation < 2**31 - 1:
+        raise DecodeError(f"generation {value.generation}")
 
 
 # ---- which partition
