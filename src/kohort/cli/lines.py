@@ -132,7 +132,7 @@ def from_json(line: bytes) -> Outgoing:
     return Outgoing(
         _content(found, "value"),
         _content(found, "key"),
-        _read_headers(found.get("headers") or ()),
+        _read_headers(found.get("headers") or []),
         _number(found, "partition"),
         _number(found, "timestamp"),
     )

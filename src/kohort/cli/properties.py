@@ -9,6 +9,12 @@ from pathlib import Path
 from kohort.cli.failures import WrongInput
 
 _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_ASSIGNORS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -66,6 +72,11 @@ def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
 def client_settings(given: dict[str, str]) -> dict[str, str]:
     """Java's spelling of credentials and certificates in ours; the rest as it is."""
     settings = dict(given)
+    if strategies := settings.get("partition.assignment.strategy"):
+        names = [name.strip() for name in strategies.split(",")]
+        settings["partition.assignment.strategy"] = ",".join(
+            _ASSIGNORS.get(name.rpartition(".")[2], name) for name in names
+        )
     if jaas := settings.pop("sasl.jaas.config", None):
         options = dict(_JAAS_OPTION.findall(jaas))
         for name in ("username", "password"):

@@ -9,10 +9,12 @@ import json
 import logging
 import signal
 import sys
+import time
 from typing import Any
 
 DEFAULT_PORT = 9092
 DEFAULT_DATA_DIR = "kohort-data"
+METRICS_TIMEOUT_S = 10
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -51,6 +53,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="PORT",
         help="take faults, clock and restart requests over HTTP on this loopback port; 0 picks one (default: off)",
     )
+    add(
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve Prometheus metrics over HTTP on this port; 0 picks one (default: off)",
+    )
     add("--log-level", choices=_LEVELS, default="info", help="how much to log (default: %(default)s)")
     add("--log-format", choices=("text", "json"), default="text", help="how to log (default: %(default)s)")
     return made
@@ -60,12 +68,15 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line, for machines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, Any] = {
             "time_ms": int(record.created * 1000),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        event = getattr(record, "event", None)
+        if event is not None:
+            line["event"] = event.to_dict()
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)
@@ -99,7 +110,8 @@ def main(arguments: list[str]) -> int:
         options = parser().parse_args(arguments)
         if options.memory and options.data_dir is not None:
             raise UsageError("--memory and --data-dir exclude each other: choose one")
-        for name, port in (("--port", options.port), ("--control-port", options.control_port)):
+        ports = {"--port": options.port, "--control-port": options.control_port, "--metrics-port": options.metrics_port}
+        for name, port in ports.items():
             if port is not None and not 0 <= port <= 65535:
                 raise UsageError(f"{name} takes a number from 0 to 65535, not {port}")
         given = {"kohort.group.events.topic.enable": "true", **parse_configs(options.config)}
@@ -142,6 +154,7 @@ class Serving:
         self._faults = Faults()
         self._store: Any = self._open_store()
         self._running: Any = None
+        self._meter: Any = None
         self._changing = asyncio.Lock()
 
     def _open_store(self) -> Any:
@@ -155,17 +168,27 @@ class Serving:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        await self._start(self._options.port)
-        control = await self._start_control()
+        metrics = self._start_metrics(loop)
+        try:
+            await self._start(self._options.port)
+            control = await self._start_control()
+        except BaseException:
+            if metrics is not None:
+                metrics.stop()
+            raise
         print(f"kohort listening on {self._running.host}:{self._running.port}", flush=True)
         if control is not None:
             print(f"kohort control on http://{control.host}:{control.port}", flush=True)
+        if metrics is not None:
+            print(f"kohort metrics on http://{self._options.host}:{metrics.port}/metrics", flush=True)
         # What a start leaves behind lives as long as the process: keep the collector from walking it over and over.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 50)
         await stop.wait()
         logging.getLogger("kohort.broker").info("stopping")
+        if metrics is not None:
+            await asyncio.to_thread(metrics.stop)
         if control is not None:
             await control.stop()
         async with self._changing:
@@ -176,7 +199,35 @@ class Serving:
         from kohort.broker.boot import make_config, start_broker
 
         config, store = make_config(self._given), self._store
-        self._running = await start_broker(config, store, self._options.host, port, self._clock, self._faults)
+        self._running = await start_broker(
+            config, store, self._options.host, port, self._clock, self._faults, self._meter
+        )
+
+    def _start_metrics(self, loop: asyncio.AbstractEventLoop) -> Any:
+        """Before the broker, so that a missing package or a port in use is known at once."""
+        port = self._options.metrics_port
+        if port is None:
+            return None
+        from kohort.broker.boot import StartError
+        from kohort.broker.meter import Meter
+
+        try:
+            from kohort.broker.metrics import MetricsServer, snapshot
+        except ImportError as error:
+            raise StartError(f"--metrics-port: {error}") from None
+        meter = self._meter = Meter(time.perf_counter)
+
+        async def look() -> Any:
+            async with self._changing:
+                return snapshot(self._running.core, meter, self._running.server.connection_count)
+
+        def take() -> Any:
+            return asyncio.run_coroutine_threadsafe(look(), loop).result(METRICS_TIMEOUT_S)
+
+        try:
+            return MetricsServer(take, self._options.host, port)
+        except OSError as error:
+            raise StartError(f"--metrics-port {port}: {error.strerror or error}") from None
 
     async def restart(self) -> None:
         """Stop, then start on the same port with the same data."""

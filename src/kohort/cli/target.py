@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_SERVER = "localhost:9092"
 CONNECT_TIMEOUT_S = 5.0
 # A person waits: what a cluster does not answer by then is a failure worth reporting.
+NOT_TEXT = ("callable", "object")  # such as key.serializer, which is a class in Java
 DEFAULTS = {"default.api.timeout.ms": 20_000, "client.id": "kohort-cli"}
 
 BootstrapServer = Annotated[
@@ -70,7 +71,8 @@ class Target:
 
     def settings_for(self, known: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
         """Of a file, what this kind of client knows (tools share such files); of the command line, everything."""
-        from_file = {name: value for name, value in self._from_file.items() if name in known}
+        taken = {name for name, setting in known.items() if setting.kind not in NOT_TEXT}
+        from_file = {name: value for name, value in self._from_file.items() if name in taken}
         return {**self.settings, **from_file, **extra, **self._given}
 
     def _reach(self, settings: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ def parse_time_ms(text: str) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return round(moment.timestamp() * 1000)
 
 
 def parse_duration_ms(text: str) -> int:

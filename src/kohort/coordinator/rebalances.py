@@ -368,6 +368,9 @@ def from_generations(generations: Iterable[Generation]) -> History:
         history.last_ms = now.at_ms
         if before is not None and now.generation < before.generation:
             before = None  # the group was deleted and began anew
+        if before is None and not now.members and now.generation == 0:
+            before = now  # stored when the group was made
+            continue
         if before is not None and now.generation == before.generation:
             before = now  # stored again within the generation, as for a static member that was replaced
             continue
