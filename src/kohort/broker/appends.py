@@ -132,6 +132,8 @@ class Appends:
             return
         if not partition.log.config.flush_every_append:
             self.grown[partition] = None
+        partition.bytes_in += len(data)
+        partition.messages_in += done.last_offset - done.base_offset + 1
         offset = done.base_offset
         for append in appends:
             append.base_offset = offset

@@ -14,6 +14,7 @@ from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.core import Core
 from kohort.broker.faults import Faults
 from kohort.broker.groups import GroupService
+from kohort.broker.meter import Meter
 from kohort.broker.server import Server
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import KafkaError
@@ -65,7 +66,13 @@ class RunningBroker:
 
 
 async def start_broker(
-    config: BrokerConfig, store: Store, host: str, port: int, clock: Clock, faults: Faults | None = None
+    config: BrokerConfig,
+    store: Store,
+    host: str,
+    port: int,
+    clock: Clock,
+    faults: Faults | None = None,
+    meter: Meter | None = None,
 ) -> RunningBroker:
     """Listen and serve; StartError, with the store closed, where that is impossible."""
     server: Server | None = None
@@ -76,6 +83,7 @@ async def start_broker(
 
     try:
         core = Core(config, store, random_bytes=os.urandom, groups=GroupService, wake=wake, faults=faults)
+        core.meter = meter
         server = Server(core, clock)
         bound_host, bound_port = await server.start(host, port)
     except (OSError, KafkaError, ConfigError) as error:

@@ -18,7 +18,7 @@ Part = bytes | bytearray | memoryview
 class Call:
     """One request on its way: where it came from and, once there is one, its encoded answer."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "entry", "parts", "version")
+    __slots__ = ("began", "client_id", "connection", "correlation_id", "entry", "parts", "version")
 
     def __init__(
         self, connection: Connection, correlation_id: int, client_id: str | None, version: int, entry: Entry
@@ -29,6 +29,7 @@ class Call:
         self.version = version
         self.entry = entry
         self.parts: list[Part] | None = None
+        self.began = 0.0  # on the meter's clock, where there is one
 
     @property
     def client_host(self) -> str:

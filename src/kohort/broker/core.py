@@ -36,6 +36,7 @@ from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.faults import Faults
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.maintenance import Maintenance
+from kohort.broker.meter import Meter
 from kohort.broker.purgatory import Purgatory
 from kohort.broker.table import Api, ApiTable
 from kohort.broker.topics import Catalog, Partition
@@ -104,6 +105,7 @@ class Core:
         self.faults.started()
         self.table = ApiTable(TABLE)
         self._entries = self.table.entries
+        self.meter: Meter | None = None
         self._dirty: list[Connection] = []
         self._jobs: list[Job] = []
         self.groups = groups(self) if groups is not None else None
@@ -147,6 +149,8 @@ class Core:
             self.disconnect(connection, f"malformed request: {error}")
             return
         call = Call(connection, correlation_id, connection.client_id, version, entry)
+        if self.meter is not None:
+            call.began = self.meter.clock()
         connection.pending.append(call)
         if not (self.faults.active and self.faults.catch(self, call, request, now_ms)):
             self.serve(call, request, now_ms)
@@ -172,6 +176,8 @@ class Core:
         entry = self.table.resolve(key, 0)
         assert entry is not None
         call = Call(connection, correlation_id, connection.client_id, 0, entry)
+        if self.meter is not None:
+            call.began = self.meter.clock()
         connection.pending.append(call)
         self.reply(call, api_versions.unsupported(self))
 
@@ -216,7 +222,7 @@ class Core:
 
     def _drain(self, connection: Connection) -> None:
         """Move what is answered, from the oldest request on, to the output."""
-        pending, out = connection.pending, connection.out
+        pending, out, meter = connection.pending, connection.out, self.meter
         if not out:
             self._dirty.append(connection)
         while pending:
@@ -224,7 +230,9 @@ class Core:
             if parts is None:
                 return
             out += parts
-            pending.popleft()
+            call = pending.popleft()
+            if meter is not None:
+                meter.answered(call)
 
     def disconnect(self, connection: Connection, reason: str) -> None:
         """Close a connection for a reason that is logged; what it was already answered still leaves."""

@@ -11,17 +11,18 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker import event_log
 from kohort.broker.appends import Append
 from kohort.broker.group_loading import GroupLoader
 from kohort.broker.internal_topics import OFFSETS_TOPIC, ensure_offsets_topic
 from kohort.broker.table import Api
 from kohort.broker.topics import EVENTS_TOPIC
-from kohort.coordinator import events
 from kohort.coordinator.context import CoordinatorConfig
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import SHARED, Effects, GroupRequest
 from kohort.coordinator.effects import Append as GroupAppend
-from kohort.coordinator.records import partition_for
+from kohort.coordinator.events import GroupEvent
+from kohort.coordinator.records import OffsetCommit, partition_for
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FindCoordinatorResponse
 from kohort.records.batch import Record, build_batch, build_key_values, read_header
@@ -36,15 +37,6 @@ logger = logging.getLogger("kohort.groups")
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # what FindCoordinator can ask for; there are no share groups here
 _NO_NODE = (-1, "", -1)
-NEWS = (
-    events.RebalanceStarted,
-    events.RebalanceCompleted,
-    events.RebalanceFailed,
-    events.MemberEvicted,
-    events.MemberFenced,
-    events.GroupDeleted,
-)
-"""Events that an operator wants to see in the log; the others are for those who debug."""
 
 
 class CatalogTopics:
@@ -72,6 +64,7 @@ class GroupService:
         self.coordinator = Coordinator(_coordinator_config(core), CatalogTopics(core.topics), self._new_uuid)
         self._loader = GroupLoader(self.coordinator)
         self._now_ms = 0
+        self._lines = event_log.EventLines()
         self._bodies: dict[int, bytes] = {}  # of shared responses, which live for ever: their ids are their names
 
     def _new_uuid(self) -> str:
@@ -142,7 +135,7 @@ class GroupService:
         effects = self._effects
         request = GroupRequest(call, message, call.version, call.client_id or "", call.connection.client_host)
         self.coordinator.handle(request, now_ms, effects)
-        if effects.replies:
+        if effects.replies or effects.events:
             self._answer(now_ms)
 
     def _handle_after_appends(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
@@ -217,6 +210,8 @@ class GroupService:
                 offset += len(group_append.records)
         for group_append in append.token:
             coordinator.stored(group_append.token, 0, now_ms, effects)
+        if self._core.meter is not None:
+            self._core.meter.groups.offsets_committed += sum(map(_commits, append.token))
         self._answer(now_ms)
 
     def _fail(self, appends: list[GroupAppend], error: ErrorCode, now_ms: int) -> None:
@@ -228,10 +223,7 @@ class GroupService:
 
     def _publish(self, now_ms: int) -> None:
         happened, self._effects.events = self._effects.events, []
-        for event in happened:
-            level = logging.INFO if isinstance(event, NEWS) else logging.DEBUG
-            if logger.isEnabledFor(level):
-                logger.log(level, "%s", _line(event))
+        self._report(happened)
         if not self._core.config["kohort.group.events.topic.enable"]:
             return
         try:
@@ -247,6 +239,15 @@ class GroupService:
         for index, records in by_partition.items():
             data = build_batch(records)
             self._core.append(Append(topic.partitions[index], data, read_header(data), self))
+
+    def _report(self, happened: list[GroupEvent]) -> None:
+        meter = self._core.meter
+        for event in happened:
+            if meter is not None:
+                meter.groups.observe(event)
+            level = logging.INFO if event_log.is_news(event) else logging.DEBUG
+            if logger.isEnabledFor(level):
+                logger.log(level, "%s", self._lines.line(event), extra={"event": event})
 
     # ---- FindCoordinator
 
@@ -280,14 +281,9 @@ class GroupService:
         return ErrorCode.NONE, (core.node_id, core.host, core.port)
 
 
-def _line(event: events.GroupEvent) -> str:
-    """group orders, generation 7: MemberEvicted member_id=... (no heartbeat for 10000 ms)"""
-    details = event.to_dict()
-    reason = f" ({event.reason})" if event.reason else ""
-    for shown in ("type", "at_ms", "group_id", "generation", "reason"):
-        details.pop(shown, None)
-    fields = "".join(f" {name}={value}" for name, value in details.items())
-    return f"group {event.group_id}, generation {event.generation}: {event.type}{fields}{reason}"
+def _commits(append: GroupAppend) -> int:
+    first = append.changes[0]
+    return len(append.changes) if type(first) is OffsetCommit and first.value is not None else 0
 
 
 def _coordinator_config(core: Core) -> CoordinatorConfig:

@@ -233,12 +233,18 @@ class Server:
 
     # Connections.
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._protocols)
+
     def connected(self, protocol: BrokerProtocol) -> None:
         connection = protocol.connection
         assert connection is not None
         config = self.core.config
         self._protocols.add(protocol)
         self._by_host[connection.host] += 1
+        if self.core.meter is not None:
+            self.core.meter.connections_opened += 1
         reason = None
         if len(self._protocols) > config["max.connections"]:
             reason = f"over the limit of {config['max.connections']} connections (max.connections)"

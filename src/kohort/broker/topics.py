@@ -38,7 +38,9 @@ _PRODUCER_ID_BLOCK = 1000
 class Partition:
     """One partition and whoever waits for news of it."""
 
-    __slots__ = ("deleted", "index", "leader_epoch", "log", "topic", "waiters")
+    __slots__ = (
+        "bytes_in", "bytes_out", "deleted", "index", "leader_epoch", "log", "messages_in", "topic", "waiters",
+    )  # fmt: skip
 
     def __init__(self, topic: Topic, index: int, log: Log, leader_epoch: int) -> None:
         self.topic = topic
@@ -47,6 +49,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.waiters: dict[Waiter, None] = {}
         self.deleted = False
+        self.messages_in = self.bytes_in = self.bytes_out = 0  # since the start, for the metrics
 
     def __repr__(self) -> str:
         return f"{self.topic.name}-{self.index}"

@@ -123,8 +123,10 @@ class Read:
         for asked, row in self.results:
             asked.high_watermark = -1 if row.error_code else row.high_watermark
             asked.log_start_offset = row.log_start_offset
-            if session is not None and row.records:
-                session.partitions.move_to_end(asked.key)
+            if row.records:
+                asked.partition.bytes_out += sum(map(len, row.records))  # type: ignore[union-attr]
+                if session is not None:
+                    session.partitions.move_to_end(asked.key)
 
     def _row(self, asked: FetchPartition) -> Any:
         partition = asked.partition
