@@ -51,9 +51,8 @@ def load(log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int) -> 
     log.snapshots = sorted(_offset_of(name) for name in names if name.endswith(SNAPSHOT))
     log.epochs = LeaderEpochs(checkpoints.read_epochs(f"{log.directory}/{checkpoints.LEADER_EPOCH_CHECKPOINT}"))
     before = log.epochs.entries()
+    clean = clean and _tail_is_sound(log)
     recovered_from = None if clean else _recover_segments(log, checkpoint.recovery_point)
-    if clean and log.segments:
-        log.active.scan_tail()
     _set_offsets(log, checkpoint, clean)
     log.epochs.truncate_from_end(log.end_offset + 1)  # an epoch may have begun without a record
     log.epochs.truncate_from_start(log.start_offset)
@@ -62,6 +61,17 @@ def load(log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int) -> 
     _load_producers(log, recovered_from, clean)
     log.producers.expire(now_ms, log.producer_expiration_ms)
     log.release()
+
+
+def _tail_is_sound(log: LocalLog) -> bool:
+    """Where the log ends; False where somebody has changed it since it was closed."""
+    try:
+        if log.segments:
+            log.active.scan_tail()
+    except (RecordsError, struct_error) as error:
+        logger.warning("%s-%d: was closed cleanly but is damaged: %s", log.topic, log.partition, error)
+        return False
+    return True
 
 
 def _offset_of(name: str) -> int:
