@@ -113,7 +113,7 @@ def k(broker: kohort.Broker) -> CommandLine:
 def topic(admin: kohort.Admin) -> str:
     """A topic of three partitions with 10, 20 and 30 records."""
     name = f"topic-{next(_numbers)}"
-    admin.create_topics([NewTopic(name, 3, 1)])
+    admin.create_topics([NewTopic(name, 3, 1, {"retention.ms": "-1"})])
     servers = admin.config["bootstrap.servers"][0]
     with kohort.Producer(bootstrap_servers="{}:{}".format(*servers)) as producer:
         for partition, count in enumerate((10, 20, 30)):
