@@ -1,4 +1,4 @@
-"""The fields of a member and the few helpers that every part of it uses: transitions, actions, reasons.
+"""The fields of a member and what every part of it uses: queries, transitions, actions, reasons.
 
 `rebalance` and `session` build on this, `member` holds the events. Nothing here decides what happens next.
 """
@@ -128,7 +128,7 @@ class Membership:
             self.config.group_id, generation.generation_id, generation.member_id, self.config.group_instance_id
         )
 
-    # -- helpers ------------------------------------------------------------------------------------------------------
+    # -- for all parts ------------------------------------------------------------------------------------------------
 
     def _transition_to(self, state: MemberState) -> None:
         if state is self.state:
