@@ -86,7 +86,7 @@ def test_a_compacted_topic_is_read_over_its_gaps(apache_kafka: ApacheKafka) -> N
             producer.flush()
 
     put(0, 40)
-    task = fetch.ReadTask(Piece(topic, 0, 0, 40), ("offset", "value"), {"bootstrap.servers": servers}, True)
+    task = fetch.ReadTask((Piece(topic, 0, 0, 40),), ("offset", "value"), {"bootstrap.servers": servers}, True)
 
     def offsets() -> list[int]:
         time.sleep(0.5)

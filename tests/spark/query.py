@@ -94,8 +94,8 @@ class Query:
 def read_batch(query: Query, end: dict[str, Any]) -> list[tuple[str, int, int, str]]:
     rows: list[tuple[str, int, int, str]] = []
     columns = ("topic", "partition", "offset", "value")
-    for piece in query.driver.pieces(end):
-        task = fetch.ReadTask(piece, columns, query.options.settings, query.options.fail_on_data_loss)
+    for pieces in query.driver.tasks(end):
+        task = fetch.ReadTask(pieces, columns, query.options.settings, query.options.fail_on_data_loss)
         for batch in fetch.read(task):
             rows += zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
     return [(topic, partition, offset, value.decode()) for topic, partition, offset, value in rows]

@@ -33,7 +33,7 @@ def topic(servers: str) -> str:
 
 def task(servers: str, topic: str, first: int, stop: int, strict: bool = True, **settings: Any) -> ReadTask:
     given = {"bootstrap.servers": servers, "max.partition.fetch.bytes": 65536, **settings}
-    return ReadTask(Piece(topic, 0, first, stop), ("offset", "value"), given, strict, rows_per_batch=100)
+    return ReadTask((Piece(topic, 0, first, stop),), ("offset", "value"), given, strict, rows_per_batch=100)
 
 
 def rows(batches: Any) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.client.types import TopicPartition
-from kohort.spark.offsets import Piece, StreamOffset, share, split
+from kohort.spark.offsets import Piece, StreamOffset, gather, plan_tasks, share, split
 
 A, B, C = (TopicPartition("t", number) for number in (0, 2, 10))
 counts = st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 1000), min_size=1)
@@ -63,3 +63,22 @@ def test_large_ranges_are_split_and_small_ones_are_not() -> None:
     pieces = split({A: (0, 90), B: (0, 10)}, min_partitions=10)
     assert len([piece for piece in pieces if piece.partition == 0]) == 9
     assert [piece for piece in pieces if piece.partition == 2] == [Piece("t", 2, 0, 10)]
+
+
+@given(spans, st.none() | st.integers(1, 40), st.integers(1, 600))
+def test_small_pieces_share_a_task_up_to_a_limit(
+    ranges: dict[TopicPartition, tuple[int, int]], least: int | None, enough: int
+) -> None:
+    pieces = split(ranges, least)
+    tasks = gather(pieces, least, enough)
+    assert [piece for task in tasks for piece in task] == pieces
+    assert all(len(task) == 1 or sum(piece.stop - piece.first for piece in task) <= enough for task in tasks)
+    assert least is None or len(tasks) >= min(least, len(pieces))
+
+
+def test_many_partitions_with_little_to_read_need_few_tasks() -> None:
+    many = {TopicPartition("t", number): (0, 500) for number in range(64)}
+    assert len(plan_tasks(many)) == 1
+    assert len(plan_tasks(many, min_partitions=64)) == 64
+    assert len(plan_tasks({tp: (0, 100_000) for tp in many})) == 64
+    assert all(sum(p.stop - p.first for p in task) <= 1000 for task in plan_tasks(many, max_records=1000))

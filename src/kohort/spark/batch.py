@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kohort.spark import fetch
-from kohort.spark.offsets import split
+from kohort.spark.offsets import plan_tasks
 from kohort.spark.options import ReadOptions
 from kohort.spark.planning import bounded_ranges
 
@@ -31,8 +31,10 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         ranges = bounded_ranges(fetch.cluster_for(options.settings), options)
-        pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
-        tasks = (fetch.ReadTask(piece, self._columns, options.settings, options.fail_on_data_loss) for piece in pieces)
+        planned = plan_tasks(ranges, options.min_partitions, options.max_records_per_partition)
+        tasks = (
+            fetch.ReadTask(pieces, self._columns, options.settings, options.fail_on_data_loss) for pieces in planned
+        )
         return [TaskPartition(task) for task in tasks] or [TaskPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from kohort.spark.connection import ConnectionLost
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
 from kohort.spark.membership import Membership
-from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, nested, share, split
+from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, nested, plan_tasks, share
 from kohort.spark.options import ReadOptions
 from kohort.spark.planning import resolve
 
@@ -91,11 +91,11 @@ class QueryDriver:
         self._reached = {tp: stop for tp, (_, stop) in planned.items()}
         return planned
 
-    def pieces(self, end_json: Mapping[str, Any]) -> list[Piece]:
+    def tasks(self, end_json: Mapping[str, Any]) -> list[tuple[Piece, ...]]:
         """The tasks of a batch, from its end alone: the same for a batch of an earlier run."""
         end = StreamOffset.from_json(end_json)
         self.holdings.replay(end.ranges)
-        return split(end.ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return plan_tasks(end.ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
     def report(self) -> dict[str, Any] | None:
         """For the query's progress: the end of every owned log as last seen, and the lag behind it."""

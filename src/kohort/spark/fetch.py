@@ -41,7 +41,7 @@ _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
 class ReadTask:
     """Everything an executor needs; travels pickled."""
 
-    piece: Piece
+    pieces: tuple[Piece, ...]
     columns: tuple[str, ...]
     settings: Mapping[str, Any]
     fail_on_data_loss: bool
@@ -57,18 +57,19 @@ def cluster_for(settings: Mapping[str, Any]) -> Cluster:
 
 
 def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
-    reader = RangeReader(task, cluster_for(task.settings))
-    try:
-        yield from reader.batches()
-    finally:
-        reader.close()
+    cluster = cluster_for(task.settings)
+    for piece in task.pieces:
+        reader = RangeReader(task, piece, cluster)
+        try:
+            yield from reader.batches()
+        finally:
+            reader.close()
 
 
 class RangeReader:
     """One pass over one range."""
 
-    def __init__(self, task: ReadTask, cluster: Cluster) -> None:
-        piece = task.piece
+    def __init__(self, task: ReadTask, piece: Piece, cluster: Cluster) -> None:
         self._task, self._cluster, self._config = task, cluster, cluster.config
         self._partition = TopicPartition(piece.topic, piece.partition)
         self._account = Account(self._partition, piece.first, piece.stop)
@@ -156,7 +157,7 @@ class RangeReader:
         yield from decode_batches(
             answer.records,
             first,
-            self._task.piece.stop,
+            self._account.stop,
             topic=self._partition.topic,
             partition=self._partition.partition,
             columns=self._task.columns,

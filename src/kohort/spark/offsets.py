@@ -12,6 +12,8 @@ from kohort.client.types import TopicPartition
 
 LATEST = -1
 EARLIEST = -2
+TASK_OFFSETS = 32_768
+"""Ranges are read by one task together up to so many offsets, one Arrow batch's worth."""
 
 Ranges = dict[TopicPartition, tuple[int, int]]
 
@@ -147,7 +149,7 @@ def share(available: Mapping[TopicPartition, int], limit: int) -> dict[TopicPart
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One task's work: offsets [first, stop) of one partition."""
+    """Offsets [first, stop) of one partition, read by one task."""
 
     topic: str
     partition: int
@@ -156,7 +158,7 @@ class Piece:
 
 
 def split(ranges: Ranges, min_partitions: int | None = None, max_records: int | None = None) -> list[Piece]:
-    """Ranges as tasks: one a partition, more where a minimum of tasks or a maximum of records asks for it."""
+    """Ranges as pieces: one a partition, more where a minimum of tasks or a maximum of records asks for it."""
     spans = {tp: span for tp, span in sorted(ranges.items()) if span[1] > span[0]}
     parts = {tp: 1 for tp in spans}
     if max_records:
@@ -174,3 +176,30 @@ def _cut(tp: TopicPartition, first: int, stop: int, parts: int) -> Iterable[Piec
     edges = [first + size * i // parts for i in range(parts + 1)]
     for begin, end in pairwise(edges):
         yield Piece(tp.topic, tp.partition, begin, end)
+
+
+def gather(
+    pieces: list[Piece], min_partitions: int | None = None, enough: int = TASK_OFFSETS
+) -> list[tuple[Piece, ...]]:
+    """Small pieces in one task together: a Python task costs Spark far more than reading a few records."""
+    tasks: list[list[Piece]] = []
+    filled = enough
+    for piece in pieces:
+        size = piece.stop - piece.first
+        if filled + size > enough:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append(piece)
+        filled += size
+    if min_partitions and len(tasks) < min_partitions:
+        return [(piece,) for piece in pieces]
+    return [tuple(task) for task in tasks]
+
+
+def plan_tasks(
+    ranges: Ranges, min_partitions: int | None = None, max_records: int | None = None
+) -> list[tuple[Piece, ...]]:
+    """What each task of a batch reads."""
+    return gather(
+        split(ranges, min_partitions, max_records), min_partitions, min(max_records or TASK_OFFSETS, TASK_OFFSETS)
+    )

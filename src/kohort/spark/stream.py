@@ -67,8 +67,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         options = self._options
-        pieces = self._started().pieces(end)
-        tasks = (fetch.ReadTask(piece, self._columns, options.settings, options.fail_on_data_loss) for piece in pieces)
+        planned = self._started().tasks(end)
+        tasks = (
+            fetch.ReadTask(pieces, self._columns, options.settings, options.fail_on_data_loss) for pieces in planned
+        )
         return [TaskPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
