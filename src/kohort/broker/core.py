@@ -150,7 +150,7 @@ class Core:
             return
         call = Call(connection, correlation_id, connection.client_id, version, entry)
         if self.meter is not None:
-            call.began = self.meter.clock()
+            call.began = self.meter.arrived
         connection.pending.append(call)
         if not (self.faults.active and self.faults.catch(self, call, request, now_ms)):
             self.serve(call, request, now_ms)
@@ -177,7 +177,7 @@ class Core:
         assert entry is not None
         call = Call(connection, correlation_id, connection.client_id, 0, entry)
         if self.meter is not None:
-            call.began = self.meter.clock()
+            call.began = self.meter.arrived
         connection.pending.append(call)
         self.reply(call, api_versions.unsupported(self))
 
@@ -271,6 +271,8 @@ class Core:
         if appends.grown:
             grown, appends.grown = appends.grown, {}
             self.purgatory.check(grown, now_ms)
+        if self.meter is not None:
+            self.meter.end_turn()
         dirty, self._dirty = self._dirty, []
         return dirty
 

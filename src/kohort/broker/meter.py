@@ -14,7 +14,7 @@ from kohort.coordinator.events import GroupEvent
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
 
-SLOTS = 32
+SLOTS = 64
 """Latencies by the powers of two of microseconds: slot n counts what took less than 2**n of them."""
 MOST_GROUPS = 200
 OTHER_GROUPS = "(other groups)"
@@ -22,26 +22,46 @@ REBALANCE_BUCKETS_MS = (10, 50, 100, 500, 1_000, 5_000, 10_000, 30_000, 60_000, 
 
 
 class Meter:
-    """Requests by api with their latencies, and what happened to groups."""
+    """Requests by api with their latencies, and what happened to groups.
+
+    The clock is read once where bytes arrive and once at the end of a turn, when the answers leave.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self.clock = clock  # seconds, monotonic
-        self.latencies: dict[str, list[int]] = {}
-        self.seconds: dict[str, float] = {}
+        self._clock = clock  # seconds, monotonic
+        self.arrived = clock()
+        self._answered: list[Call] = []
+        self.answered = self._answered.append
+        """Called for every answer that leaves with this turn: the hot path."""
+        self.latencies: dict[str, list[float]] = {}  # by api: SLOTS counts, then the sum in seconds
         self.groups = GroupCounters()
         self.connections_opened = 0
 
-    def answered(self, call: Call) -> None:
-        """Called for every answer that is on its way out: the hot path."""
-        took = self.clock() - call.began
-        name = call.entry.name
-        slots = self.latencies.get(name)
-        if slots is None:
-            slots = self.latencies[name] = [0] * (SLOTS + 1)
-            self.seconds[name] = 0.0
-        slot = int(took * 1_000_000).bit_length()
-        slots[slot if slot < SLOTS else SLOTS] += 1
-        self.seconds[name] += took
+    def arrive(self) -> None:
+        """What is received from now on arrives now."""
+        self.arrived = self._clock()
+
+    def end_turn(self) -> None:
+        """Many answers of a turn are of one kind and came together: they are looked up once."""
+        if not self._answered:
+            return
+        now = self._clock()
+        entry, began, took, slot, slots = None, -1.0, 0.0, 0, []
+        for call in self._answered:
+            if call.entry is not entry or call.began != began:
+                entry, began = call.entry, call.began
+                took = now - began
+                slot = int(took * 1_000_000).bit_length()
+                slots = self._slots(entry.name)
+            slots[slot] += 1
+            slots[-1] += took
+        self._answered.clear()
+
+    def _slots(self, name: str) -> list[float]:
+        found = self.latencies.get(name)
+        if found is None:
+            found = self.latencies[name] = [0] * SLOTS + [0.0]
+        return found
 
 
 class OneGroup:

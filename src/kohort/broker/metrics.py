@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     raise ImportError("metrics need prometheus-client: pip install 'kohort[metrics]'") from error
 
-from kohort.broker.meter import MOST_GROUPS, REBALANCE_BUCKETS_MS, Meter
+from kohort.broker.meter import MOST_GROUPS, REBALANCE_BUCKETS_MS, SLOTS, Meter
 from kohort.coordinator.classic.states import GroupState
 
 if TYPE_CHECKING:
@@ -111,8 +111,9 @@ def snapshot(core: Core, meter: Meter, connections: int) -> Snapshot:
 
 def _requests(found: Snapshot, meter: Meter) -> None:
     for name, slots in meter.latencies.items():
-        found.add("kafka_network_requestmetrics_requests_total", (name,), sum(slots))
-        found.latencies[name] = (list(slots), meter.seconds[name])
+        counts = [int(count) for count in slots[:SLOTS]]
+        found.add("kafka_network_requestmetrics_requests_total", (name,), sum(counts))
+        found.latencies[name] = (counts, slots[SLOTS])
 
 
 def _topics(found: Snapshot, core: Core) -> None:

@@ -80,6 +80,8 @@ class BrokerProtocol(asyncio.Protocol):
         assert connection is not None
         receive, unpack, limit = core.receive, _SIZE.unpack_from, self._server.max_frame_bytes
         now_ms = self._server.clock.now_ms()
+        if core.meter is not None:
+            core.meter.arrive()
         budget = self._budget()
         pos, end = 0, len(data)
         self._need = 4
