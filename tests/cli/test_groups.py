@@ -105,6 +105,21 @@ def test_watch_in_a_pipe_prints_a_line_per_look(k, idle):
     assert [json.loads(look)["total_lag"] for look in looks] == [45, 45]
 
 
+def test_watch_follows_the_generation(k, topic, join):
+    group = f"{topic}-followed"
+    one = join(group, topic)
+    until(lambda: one.assigned, "it has partitions")
+    from kohort.cli.group_log import GenerationFollower
+    from kohort.cli.target import Target
+
+    with GenerationFollower(Target(k.servers, None, ()), group) as generations:
+        assert generations.latest() == one.consumer.group_metadata().generation_id == 1
+        assert generations.latest() == 1
+        join(group, topic)
+        until(lambda: one.consumer.group_metadata().generation_id == 2, "a rebalance")
+        until(lambda: generations.latest() == 2, "it is seen")
+
+
 def test_the_live_picture_of_watch(admin, topic, join):
     from rich.console import Console
 

@@ -138,3 +138,14 @@ def test_wrong_lines(k, topic, options, line, says):
 def test_what_is_not_there(k, topic):
     assert "no such topic: nowhere" in k.refused("consume", "nowhere", code=1)
     assert f"{topic} has partitions 0 to 2, not 9" in k.refused("produce", topic, "-p", "9", stdin="x\n", code=1)
+
+
+def test_a_topic_that_nobody_creates():
+    import kohort
+    from cli.conftest import CommandLine
+
+    with kohort.Broker(config={"auto.create.topics.enable": "false"}) as strict:
+        said = CommandLine(strict.bootstrap_servers).refused(
+            "produce", "t", "-X", "max.block.ms=300", stdin="x\n", code=1
+        )
+    assert "no topic t within 0.3 s: create it" in said

@@ -17,6 +17,7 @@ from kohort.cli.target import Target, connected
 app = typer.Typer(add_completion=False)
 
 POLL_S = 0.5
+POLL_RECORDS = 500
 PLACES = ("earliest", "latest", "beginning", "end")
 
 
@@ -57,7 +58,9 @@ def consume(
             "--format", "-f", metavar="value|json|TEMPLATE", help="A template is kcat's: '%t %p %o %T %k %s %h\\n'."
         ),
     ] = "value",
-    isolation_level: Annotated[str, typer.Option(help="read_uncommitted or read_committed.")] = "read_uncommitted",
+    isolation_level: Annotated[
+        str | None, typer.Option(help="read_uncommitted (the default) or read_committed.")
+    ] = None,
 ) -> None:
     """Print the records of a topic: from now on, or from where --from says.
 
@@ -149,7 +152,7 @@ def _copy(
     left = count
     last_news = time.monotonic()
     while left is None or left > 0:
-        records = consumer.poll(POLL_S, max_records=min(left or 500, 500))
+        records = consumer.poll(POLL_S, max_records=min(left or POLL_RECORDS, POLL_RECORDS))
         if records:
             out.write(b"".join(map(write, records)))
             out.flush()
@@ -159,7 +162,7 @@ def _copy(
                 _commit(consumer, records)
         elif timeout_ms is not None and time.monotonic() - last_news >= timeout_ms / 1000:
             return
-        if exit_at_end and not records and _at_end(consumer):
+        if exit_at_end and len(records) < POLL_RECORDS and _at_end(consumer):
             return
 
 

@@ -134,7 +134,7 @@ def print_explanation(explanation: Explanation, last: int) -> None:
         from rich.text import Text
 
         shown = Text(text)
-        shown.highlight_regex(r"(?m)^(What .*|Nothing harmful.*)$", "bold")
+        shown.highlight_regex(r"(?m)^(What (happened|is) .*|Nothing harmful.*)$", "bold")
         shown.highlight_regex(r"(?m)^  (problem|warning|note)\b", "bold yellow")
         Console(highlight=False).print(shown)
     else:

@@ -1,7 +1,7 @@
 """The past of a group as its cluster keeps it: kohort's group events, and the generations in `__consumer_offsets`.
 
 Both are read backwards from the end of one partition, in growing windows, within a budget of time: on a large cluster
-it is better to say less than to wait. What was found means is diagnosis.py's business.
+it is better to say less than to wait. What it means is the business of coordinator/rebalances.py and diagnosis.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.client.types import TopicPartition
 from kohort.coordinator.rebalances import Generation, StoredMember
 from kohort.coordinator.records import GroupMetadata, UnknownRecord, decode, group_key, partition_for
+from kohort.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kohort.cli.target import Target
@@ -43,6 +44,10 @@ def read_events(target: Target, group_id: str, limit: int, budget_s: float) -> l
 
 def read_generations(target: Target, group_id: str, limit: int, budget_s: float) -> list[Generation] | None:
     """The last stored generations of a classic group, oldest first; None where the topic cannot be read."""
+    return _read_tail(target, OFFSETS_TOPIC, group_id, _generation_of(group_id), limit, budget_s)
+
+
+def _generation_of(group_id: str) -> Callable[[Any], Generation | None]:
     key = group_key(group_id)
 
     def take(record: Any) -> Generation | None:
@@ -59,7 +64,7 @@ def read_generations(target: Target, group_id: str, limit: int, budget_s: float)
         at_ms = stored.state_timestamp_ms if stored.state_timestamp_ms > 0 else record.timestamp
         return Generation(at_ms, stored.generation, stored.protocol or "", stored.leader_id or "", members)
 
-    return _read_tail(target, OFFSETS_TOPIC, group_id, take, limit, budget_s)
+    return take
 
 
 def last_generation(target: Target, group_id: str, budget_s: float = 2.0) -> int | None:
@@ -68,30 +73,101 @@ def last_generation(target: Target, group_id: str, budget_s: float = 2.0) -> int
     return found[-1].generation if found else None
 
 
+class GenerationFollower:
+    """The generation of a classic group again and again, reading on from where it was. A context manager."""
+
+    def __init__(self, target: Target, group_id: str) -> None:
+        self._open = lambda: _Tail(target, OFFSETS_TOPIC, group_id, _generation_of(group_id))
+        self._tail: _Tail | None = None
+        self._last: int | None = None
+
+    def __enter__(self) -> GenerationFollower:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._tail is not None:
+            self._tail.consumer.close()
+
+    def latest(self, budget_s: float = 2.0) -> int | None:
+        deadline = time.monotonic() + budget_s
+        try:
+            if self._tail is None:
+                self._tail = self._open()
+                found = self._tail.backwards(1, deadline)
+            else:
+                found = self._tail.news(deadline)
+        except KafkaError:
+            return self._last
+        self._last = found[-1].generation if found else self._last
+        return self._last
+
+
 def _read_tail(
     target: Target, topic: str, group_id: str, take: Callable[[Any], Any], limit: int, budget_s: float
 ) -> list[Any] | None:
-    from kohort.protocol.errors import KafkaError
-
-    deadline = time.monotonic() + budget_s
-    found: list[Any] = []
     try:
-        # Not our topics to create, and nothing is committed.
-        with target.consumer(auto_offset_reset="earliest", allow_auto_create_topics=False) as consumer:
-            partitions = len(consumer.partitions_for(topic))
-            if not partitions:
-                return None
-            tp = TopicPartition(topic, partition_for(group_id, partitions))
-            consumer.assign([tp])
-            (begin,), (end,) = consumer.beginning_offsets([tp]).values(), consumer.end_offsets([tp]).values()
-            for start, stop in windows(begin, end):
-                older = [item for item in map(take, _records(consumer, tp, start, stop, deadline)) if item is not None]
-                found = older + found
-                if len(found) >= limit or time.monotonic() >= deadline:
-                    break
+        tail = _Tail(target, topic, group_id, take)
+        with tail.consumer:
+            return None if tail.partition is None else tail.backwards(limit, time.monotonic() + budget_s)
     except KafkaError:
         return None  # not allowed to read it: the caller has other sources, and says so
-    return found[-limit:]
+
+
+class _Tail:
+    """The end of the one partition of a topic that has a group's records."""
+
+    def __init__(self, target: Target, topic: str, group_id: str, take: Callable[[Any], Any]) -> None:
+        # Not our topics to create, and nothing is committed.
+        self.consumer = target.consumer(auto_offset_reset="earliest", allow_auto_create_topics=False)
+        self.partition: TopicPartition | None = None
+        self._take = take
+        self._read_to = 0
+        if partitions := len(self.consumer.partitions_for(topic)):
+            self.partition = TopicPartition(topic, partition_for(group_id, partitions))
+            self.consumer.assign([self.partition])
+
+    def _end(self) -> int:
+        assert self.partition is not None
+        return self.consumer.end_offsets([self.partition])[self.partition]
+
+    def backwards(self, limit: int, deadline: float) -> list[Any]:
+        """The last `limit` items, oldest first, or as many as there was time for."""
+        if self.partition is None:
+            return []
+        begin = self.consumer.beginning_offsets([self.partition])[self.partition]
+        self._read_to = self._end()
+        found: list[Any] = []
+        for start, stop in windows(begin, self._read_to):
+            older = self._window(start, stop, deadline)
+            if older is None:
+                break
+            found = older + found
+            if len(found) >= limit:
+                break
+        return found[-limit:]
+
+    def news(self, deadline: float) -> list[Any]:
+        """What has come since the last reading."""
+        if self.partition is None:
+            return []
+        end = self._end()
+        found = self._window(self._read_to, end, deadline)
+        if found is None:
+            return []
+        self._read_to = end
+        return found
+
+    def _window(self, start: int, stop: int, deadline: float) -> list[Any] | None:
+        """Items of [start, stop); None where the time was too short: half a window would hide the newest."""
+        found = []
+        self.consumer.seek(self.partition, start)
+        while self.consumer.position(self.partition) < stop:
+            if time.monotonic() >= deadline:
+                return None
+            for record in self.consumer.poll(POLL_S, max_records=5_000):
+                if record.offset < stop and (item := self._take(record)) is not None:
+                    found.append(item)
+        return found
 
 
 def windows(begin: int, end: int) -> Iterator[tuple[int, int]]:
@@ -101,11 +177,3 @@ def windows(begin: int, end: int) -> Iterator[tuple[int, int]]:
         start = max(begin, stop - size)
         yield start, stop
         stop, size = start, size * GROWTH
-
-
-def _records(consumer: Any, tp: TopicPartition, start: int, stop: int, deadline: float) -> Iterator[Any]:
-    consumer.seek(tp, start)
-    while consumer.position(tp) < stop and time.monotonic() < deadline:
-        for record in consumer.poll(POLL_S, max_records=5_000):
-            if record.offset < stop:
-                yield record

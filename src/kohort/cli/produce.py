@@ -38,15 +38,24 @@ def produce(
         int | None, typer.Option("--partition", "-p", min=0, help="The partition; else by key.")
     ] = None,
     compression: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--compression", "--compression-codec", "-z", metavar="CODEC", help="none, gzip, snappy, lz4, zstd."
+            "--compression",
+            "--compression-codec",
+            "-z",
+            metavar="CODEC",
+            help="none (the default), gzip, snappy, lz4, zstd.",
         ),
-    ] = "none",
+    ] = None,
     acks: Annotated[
-        str, typer.Option("--acks", "--request-required-acks", metavar="all|1|0", help="Who must have a record.")
-    ] = "all",
-    linger_ms: Annotated[int, typer.Option("--linger-ms", min=0, help="How long a record waits for company.")] = 5,
+        str | None,
+        typer.Option(
+            "--acks", "--request-required-acks", metavar="all|1|0", help="Who must have a record; all is the default."
+        ),
+    ] = None,
+    linger_ms: Annotated[
+        int | None, typer.Option("--linger-ms", min=0, help="How long a record waits for company; 5 is the default.")
+    ] = None,
     null_value: Annotated[
         str | None, typer.Option("--null-value", metavar="TEXT", help="A value that stands for none: a tombstone.")
     ] = None,

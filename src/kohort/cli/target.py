@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "localhost:9092"
 CONNECT_TIMEOUT_S = 5.0
+MAX_BLOCK_MS = 15_000
 # A person waits: what a cluster does not answer by then is a failure worth reporting.
 NOT_TEXT = ("callable", "object")  # such as key.serializer, which is a class in Java
 DEFAULTS = {"default.api.timeout.ms": 20_000, "client.id": "kohort-cli"}
@@ -69,11 +70,15 @@ class Target:
         if file is None or servers != DEFAULT_SERVER:
             self.settings["bootstrap.servers"] = servers
 
-    def settings_for(self, known: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-        """Of a file, what this kind of client knows (tools share such files); of the command line, everything."""
+    def settings_for(self, known: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a file, what this kind of client knows (tools share such files); of the command line, everything.
+
+        `options` are the command's own, by Kafka's names with underscores; None stands for an option not given.
+        """
         taken = {name for name, setting in known.items() if setting.kind not in NOT_TEXT}
         from_file = {name: value for name, value in self._from_file.items() if name in taken}
-        return {**self.settings, **from_file, **extra, **self._given}
+        given = {name.replace("_", "."): value for name, value in options.items() if value is not None}
+        return {**self.settings, **from_file, **given, **self._given}
 
     def _reach(self, settings: Mapping[str, Any]) -> None:
         """Say at once that nobody listens, rather than after the timeouts of a client that hopes."""
@@ -96,29 +101,27 @@ class Target:
             "start one with kohort serve, or name another with --bootstrap-server"
         )
 
-    def admin(self, **extra: Any) -> Admin:
+    def admin(self) -> Admin:
         from kohort.client import Admin
         from kohort.client.config import SETTINGS
 
-        settings = self.settings_for(SETTINGS, extra)
+        settings = self.settings_for(SETTINGS, {})
         self._reach(settings)
         return Admin(settings)
 
-    def consumer(self, **extra: Any) -> Consumer:
+    def consumer(self, **options: Any) -> Consumer:
         from kohort.client import Consumer
         from kohort.client.config import SETTINGS
 
-        settings = self.settings_for(SETTINGS, {name.replace("_", "."): value for name, value in extra.items()})
+        settings = self.settings_for(SETTINGS, options)
         self._reach(settings)
         return Consumer(settings)
 
-    def producer(self, **extra: Any) -> Producer:
+    def producer(self, **options: Any) -> Producer:
         from kohort.client import Producer
         from kohort.client.producer_config import PRODUCER_SETTINGS
 
-        settings = self.settings_for(
-            PRODUCER_SETTINGS, {name.replace("_", "."): value for name, value in extra.items()}
-        )
+        settings = {"max.block.ms": MAX_BLOCK_MS} | self.settings_for(PRODUCER_SETTINGS, options)
         self._reach(settings)
         return Producer(settings)
 

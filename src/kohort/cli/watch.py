@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli import describe
+from kohort.cli.group_log import GenerationFollower
 from kohort.cli.group_report import GroupReport
 from kohort.cli.output import is_terminal, plural, print_json_line, printable, rich_table
 from kohort.cli.times import clock_time
@@ -52,19 +55,30 @@ def changes(before: GroupReport, now: GroupReport) -> list[str]:
 
 def watch(target: Target, admin: Any, group_id: str, interval: float, count: int | None, json: bool) -> None:
     describe.read(target, admin, group_id, with_generation=False)
-    if is_terminal() and not json:
-        _live(target, admin, group_id, interval, count)
-        return
+    with GenerationFollower(target, group_id) as generations:
+        looks = _looks(target, admin, group_id, generations, interval, count)
+        if is_terminal() and not json:
+            _live(looks, interval, full_screen=count is None)
+            return
+        for report, trend in looks:
+            if json:
+                print_json_line({"at_ms": int(time.time() * 1000), **report.to_dict()})
+            else:
+                print(line(report, trend), flush=True)
+
+
+def _looks(
+    target: Target, admin: Any, group_id: str, generations: GenerationFollower, interval: float, count: int | None
+) -> Iterator[tuple[GroupReport, Trend]]:
     trend, done = Trend(), 0
     while count is None or done < count:
         if done:
             time.sleep(interval)
-        report = describe.read(target, admin, group_id)
+        report = describe.read(target, admin, group_id, with_generation=False)
+        if report.generation is None and report.protocol_type:
+            report = replace(report, generation=generations.latest())
         trend.look(report, time.monotonic())
-        if json:
-            print_json_line({"at_ms": int(time.time() * 1000), **report.to_dict()})
-        else:
-            print(line(report, trend), flush=True)
+        yield report, trend
         done += 1
 
 
@@ -82,19 +96,13 @@ def line(report: GroupReport, trend: Trend) -> str:
     return "  ".join(parts)
 
 
-def _live(target: Target, admin: Any, group_id: str, interval: float, count: int | None) -> None:
+def _live(looks: Iterator[tuple[GroupReport, Trend]], interval: float, full_screen: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    trend, done = Trend(), 0
-    with Live(console=Console(highlight=False), screen=count is None, auto_refresh=False) as live:
-        while count is None or done < count:
-            if done:
-                time.sleep(interval)
-            report = describe.read(target, admin, group_id)
-            trend.look(report, time.monotonic())
+    with Live(console=Console(highlight=False), screen=full_screen, auto_refresh=False) as live:
+        for report, trend in looks:
             live.update(screen(report, trend, interval), refresh=True)
-            done += 1
 
 
 def screen(report: GroupReport, trend: Trend, interval: float) -> Any:

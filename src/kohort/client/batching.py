@@ -163,7 +163,7 @@ class Batching:
             queue.append(batch)
             news = True
         place = len(batch.records)
-        batch.records.append(record._replace(offset=place) if record.offset != place else record)
+        batch.records.append(Record(place, record[1], record[2], record[3], record[4]))
         batch.size += size
         self.buffered_bytes += size
         return batch, place, news or batch.size >= self.config.batch_size

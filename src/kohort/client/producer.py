@@ -64,9 +64,10 @@ class Producer:
             raise ConsumerClosedError("this producer was closed; create a new one")
         producer = self._async
         record, size = producer.record(value, key, headers, timestamp_ms)
-        while (delivery := producer.enqueue(topic, record, size, partition)) is None:
+        while (taken := producer.enqueue(topic, record, size, partition)) is None:
             self._blocking_call(AsyncProducer.prepare, topic, size)
-        if producer.has_news:
+        delivery, news = taken
+        if news:
             producer._loop.call_soon_threadsafe(producer.pump)
         return delivery
 

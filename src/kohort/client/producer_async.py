@@ -156,9 +156,11 @@ class AsyncProducer:
         """Take the record into a batch; waits only for metadata and room. Await the Delivery to know it is stored."""
         self.start()
         record, size = self.record(value, key, headers, timestamp_ms)
-        while (delivery := self.enqueue(topic, record, size, partition)) is None:
+        while (taken := self.enqueue(topic, record, size, partition)) is None:
             await self.prepare(topic, size)
-        self.pump()
+        delivery, news = taken
+        if news:
+            self.pump()
         return delivery
 
     def record(self, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> tuple[Record, int]:
@@ -173,8 +175,8 @@ class AsyncProducer:
         at_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         return Record(0, at_ms, name, content, pairs), size
 
-    def enqueue(self, topic: str, record: Record, size: int, partition: int | None) -> Delivery | None:
-        """From any thread; None where metadata or room is missing: then `prepare`."""
+    def enqueue(self, topic: str, record: Record, size: int, partition: int | None) -> tuple[Delivery, bool] | None:
+        """From any thread, and whether to `pump`; None where metadata or room is missing: then `prepare`."""
         known = self._partitions.get(topic)
         if known is None:
             return None
@@ -186,10 +188,8 @@ class AsyncProducer:
             if not 0 <= number < known[0]:
                 text = f"{topic} has partitions 0 to {known[0] - 1}, not {number}"
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-            batch, place, self.has_news = self._batching.append(TopicPartition(topic, number), record, size, now_ms())
-        return Delivery(batch, place, self._unseen)
-
-    has_news = False
+            batch, place, news = self._batching.append(TopicPartition(topic, number), record, size, now_ms())
+        return Delivery(batch, place, self._unseen), news
 
     def _choose(self, topic: str, known: tuple[int, Sequence[int]], key: bytes | None, size: int) -> int:
         if key is not None:
