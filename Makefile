@@ -38,7 +38,7 @@ sim: $(READY)
 	$(BIN)/kohort sim --seeds 10000
 
 soak: $(READY)
-	$(BIN)/python -m tests.soak
+	$(BIN)/python tests/soak.py --minutes 10
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
