@@ -95,8 +95,8 @@ def kafka_python_reader(servers: str, topic: str, group: str, strategy: str) -> 
 def check_all_read_once(members: list[Any], total: int) -> None:
     """Every record was read, and none twice.
 
-    Except by librdkafka: after two eager rebalances in quick succession it now and then starts a partition at 0 although
-    50 is committed, or gives one up without a commit; a real Kafka sees the same. What it had part in may be repeated.
+    Except by librdkafka: after two eager rebalances in quick succession it now and then starts a partition at 0
+    although 50 is committed, or gives one up without a commit, on a real Kafka too. What it read may be repeated.
     """
     readers: dict[int, list[Any]] = {}
     for member in members:
