@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+
+from kohort.cli.style import PlainGroup, new_app
 
 COMMANDS: dict[str, str] = {
     "completions": "kohort.cli.completions:app",
@@ -20,7 +21,7 @@ COMMANDS: dict[str, str] = {
 """Command -> "module:app", a typer application with one command or with several below it."""
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(PlainGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted({*COMMANDS, *super().list_commands(ctx)})
 
@@ -34,13 +35,7 @@ class LazyGroup(TyperGroup):
         return command
 
 
-app = typer.Typer(
-    cls=LazyGroup,
-    no_args_is_help=True,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Kafka's consumer-group coordination for Python and Spark.",
-)
+app = new_app("Kafka's consumer-group coordination for Python and Spark.", cls=LazyGroup, no_args_is_help=True)
 
 
 def _version(asked: bool) -> None:

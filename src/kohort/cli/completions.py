@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(add_completion=False)
+from kohort.cli.style import command, new_app
+
+app = new_app()
 
 
 class Shell(StrEnum):
@@ -17,8 +19,10 @@ class Shell(StrEnum):
     POWERSHELL = "powershell"
 
 
-@app.command()
-def completions(shell: Annotated[Shell, typer.Argument(help="The shell to complete in.")]) -> None:
+@command(app)
+def completions(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell.")],
+) -> None:
     """Print the completion script of a shell.
 
     bash: add `eval "$(kohort completions bash)"` to ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after compinit;

@@ -12,22 +12,26 @@ import typer
 
 from kohort.cli import lines, times
 from kohort.cli.failures import Failed, WrongInput
+from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 POLL_S = 0.5
 POLL_RECORDS = 500
 PLACES = ("earliest", "latest", "beginning", "end")
 
 
-@app.command()
+@command(app)
 @connected
 def consume(
     target: Target,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit what was printed.")
+        str | None,
+        typer.Option(
+            "--group", "-g", metavar="GROUP", help="Read as a member of this group, and commit what was printed."
+        ),
     ] = None,
     start: Annotated[
         str | None,
@@ -42,16 +46,19 @@ def consume(
     ] = None,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --from earliest.")] = False,
     count: Annotated[
-        int | None, typer.Option("--count", "--max-messages", "-n", min=1, help="Stop after so many records.")
+        int | None,
+        typer.Option("--count", "--max-messages", "-n", metavar="N", min=1, help="Stop after so many records."),
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this partition; may be given several times."),
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition; may be given several times."),
     ] = None,
     exit_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at the end instead of waiting for more.")
     ] = False,
-    timeout_ms: Annotated[int | None, typer.Option(min=1, help="Stop when no record came for so long.")] = None,
+    timeout_ms: Annotated[
+        int | None, typer.Option(metavar="MS", min=1, help="Stop when no record came for so long.")
+    ] = None,
     format: Annotated[
         str,
         typer.Option(
@@ -59,12 +66,12 @@ def consume(
         ),
     ] = "value",
     isolation_level: Annotated[
-        str | None, typer.Option(help="read_uncommitted (the default) or read_committed.")
+        str | None, typer.Option(metavar="LEVEL", help="read_uncommitted (the default) or read_committed.")
     ] = None,
 ) -> None:
-    """Print the records of a topic: from now on, or from where --from says.
+    """Print the records of a topic.
 
-    JSON lines have topic, partition, offset, timestamp, key, value and headers.
+    From now on, or from where --from says. JSON lines have topic, partition, offset, timestamp, key, value and headers.
     """
     if from_beginning and start is not None:
         raise WrongInput("--from and --from-beginning exclude each other: choose one")

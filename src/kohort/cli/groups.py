@@ -10,20 +10,25 @@ import typer
 
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
+from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Look into consumer groups, and administer them.")
+app = new_app("Look into consumer groups, and administer them.", no_args_is_help=True)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
-@app.command("list")
+@command(app, "list")
 @connected
 def list_groups(
     target: Target,
-    state: Annotated[list[str] | None, typer.Option(help="Only groups in this state, e.g. Stable or Empty.")] = None,
-    type: Annotated[list[str] | None, typer.Option(help="Only groups of this type: classic or consumer.")] = None,
+    state: Annotated[
+        list[str] | None, typer.Option(metavar="STATE", help="Only groups in this state, e.g. Stable or Empty.")
+    ] = None,
+    type: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help="Only groups of this type: classic or consumer.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List groups with their states."""
@@ -37,7 +42,7 @@ def list_groups(
         print_table(("group", "state", "type", "protocol-type"), rows, "no groups")
 
 
-@app.command()
+@command(app)
 @connected
 def describe(
     target: Target,
@@ -48,7 +53,11 @@ def describe(
     offsets: Annotated[bool, typer.Option("--offsets", help="Only the offsets and the lag.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show state, generation, protocol, members, assignment, offsets and lag of groups."""
+    """Show the state, members, assignment and lag of groups.
+
+    Also the generation, the protocol and the coordinator. The lag is never negative, and a dash where nothing is
+    committed.
+    """
     from kohort.cli import describe as describing
 
     if bool(groups) == all_groups:
@@ -66,18 +75,20 @@ def describe(
         describing.print_report(report, parts)
 
 
-@app.command()
+@command(app)
 @connected
 def watch(
     target: Target,
     group: Group,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many looks.")] = None,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time between two looks.")] = 2.0,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after so many looks.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON line for every look.")] = False,
 ) -> None:
-    """Watch a group live: state, members, partitions, lag and its trend. Ctrl-C ends it.
+    """Watch a group live.
 
-    In a pipe, a line is printed for every look instead.
+    Shows its state, members, partitions, lag and trend until ctrl-C. In a pipe, a line is printed for every look.
     """
     from kohort.cli import watch as watching
 
@@ -85,20 +96,24 @@ def watch(
         watching.watch(target, admin, group, interval, count, json)
 
 
-@app.command()
+@command(app)
 @connected
 def explain(
     target: Target,
     group: Group,
-    last: Annotated[int, typer.Option("--last", "-n", min=1, help="Tell the last so many rebalances.")] = 5,
+    last: Annotated[
+        int, typer.Option("--last", "-n", metavar="N", min=1, help="Tell the last so many rebalances.")
+    ] = 5,
     sample: Annotated[
-        float, typer.Option(min=0, help="Seconds to look at the group where its past cannot be read.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="How long to look at the group where its past cannot be read."),
     ] = 5.0,
     json: JsonOption = False,
 ) -> None:
-    """Say in plain words what happened to a group last, why, whether that is harmful, and what to change.
+    """Say what happened to a group last, and why.
 
-    On a kohort broker this comes from its group events; on any other Kafka from the generations in
+    In plain words: who caused the last rebalances, how long the group stood still, whether a pattern is harmful, and
+    what to change. On a kohort broker this comes from its group events; on any other Kafka from the generations in
     __consumer_offsets, or from looking at the group for a while. The answer says which.
     """
     from kohort.cli import explain as explaining
@@ -111,7 +126,7 @@ def explain(
         explaining.print_explanation(explanation, last)
 
 
-@app.command("reset-offsets")
+@command(app, "reset-offsets")
 @connected
 def reset_offsets(
     target: Target,
@@ -171,7 +186,7 @@ def reset_offsets(
     resetting.print_outcome(outcome, json=json, export=export)
 
 
-@app.command()
+@command(app)
 @connected
 def delete(
     target: Target,
@@ -181,7 +196,10 @@ def delete(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Delete groups that have no members, with their committed offsets. Asks first when run in a terminal."""
+    """Delete groups that have no members.
+
+    Their committed offsets go with them. Asks first when run in a terminal.
+    """
     what = "offsets of " + ", ".join(topic) + " in" if topic else "groups"
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {what} {', '.join(map(printable, groups))}?", abort=True)
@@ -217,7 +235,7 @@ def _delete(admin: Any, group_id: str, topics: list[str]) -> None:
         raise
 
 
-@app.command("remove-member")
+@command(app, "remove-member")
 @connected
 def remove_member(
     target: Target,
@@ -230,12 +248,13 @@ def remove_member(
     ] = None,
     all_members: Annotated[bool, typer.Option("--all", help="Everybody.")] = False,
     reason: Annotated[
-        str, typer.Option(help="Why; the broker keeps it in its events.")
+        str, typer.Option(metavar="TEXT", help="Why; the broker keeps it in its events.")
     ] = "removed by an administrator",
 ) -> None:
-    """Put members out of a group: the others take over their partitions at once.
+    """Put members out of a group.
 
-    A client that is alive joins again by itself; this is for those that are not, and for static members.
+    The others take over their partitions at once. A client that is alive joins again by itself; this is for those that
+    are not, and for static members.
     """
     from kohort.protocol.errors import ErrorCode, KafkaError
 

@@ -11,12 +11,13 @@ import typer
 from kohort.cli import lines
 from kohort.cli.failures import WrongInput
 from kohort.cli.output import plural
+from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected, warn
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command()
+@command(app)
 @connected
 def produce(
     target: Target,
@@ -27,7 +28,9 @@ def produce(
             "--format", "-f", metavar="lines|json", help="What a line of the input is: a value, or an object."
         ),
     ] = "lines",
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of records that bring none.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of records that bring none.")
+    ] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="The key ends where this is found.")
     ] = None,
@@ -35,7 +38,7 @@ def produce(
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="The partition; else by key.")
+        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="The partition; else by key.")
     ] = None,
     compression: Annotated[
         str | None,
@@ -54,7 +57,8 @@ def produce(
         ),
     ] = None,
     linger_ms: Annotated[
-        int | None, typer.Option("--linger-ms", min=0, help="How long a record waits for company; 5 is the default.")
+        int | None,
+        typer.Option("--linger-ms", metavar="MS", min=0, help="How long a record waits for company; 5 is the default."),
     ] = None,
     null_value: Annotated[
         str | None, typer.Option("--null-value", metavar="TEXT", help="A value that stands for none: a tombstone.")

@@ -11,16 +11,17 @@ import typer
 from kohort.cli import properties
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
+from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="List, create, describe, delete and alter topics.")
+app = new_app("List, create, describe, delete and alter topics.", no_args_is_help=True)
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
-@app.command("list")
+@command(app, "list")
 @connected
 def list_topics(
     target: Target,
@@ -45,13 +46,17 @@ def _replication(topic: Any) -> int:
     return max((len(partition.replicas) for partition in topic.partitions), default=0)
 
 
-@app.command()
+@command(app)
 @connected(config_is_taken=True)
 def create(
     target: Target,
     topics: Topics,
-    partitions: Annotated[int, typer.Option(help="Number of partitions; -1 for the broker's default.")] = -1,
-    replication_factor: Annotated[int, typer.Option(help="Replicas of each; -1 for the broker's default.")] = -1,
+    partitions: Annotated[
+        int, typer.Option(metavar="N", help="Number of partitions; -1 for the broker's default.")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option(metavar="N", help="Replicas of each; -1 for the broker's default.")
+    ] = -1,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A configuration of the topic, e.g. retention.ms=3600000."),
@@ -76,14 +81,17 @@ def create(
             print(f"created topic {printable(name)}")
 
 
-@app.command()
+@command(app)
 @connected
 def describe(
     target: Target,
     topics: Topics,
     json: JsonOption = False,
 ) -> None:
-    """Show partitions with leaders, replicas and offsets, and the configurations that are not defaults."""
+    """Show partitions, offsets and configurations.
+
+    Of each partition the leader, the replicas and the offsets; of the configurations those that are not defaults.
+    """
     with target.admin() as admin:
         reports = [_report(admin, name) for name in dict.fromkeys(topics)]
     if json:
@@ -149,7 +157,7 @@ def _print_report(report: dict[str, Any]) -> None:
     print_table(("partition", "leader", "replicas", "isr", "start-offset", "end-offset", "records"), rows)
 
 
-@app.command()
+@command(app)
 @connected
 def delete(
     target: Target,
@@ -182,12 +190,12 @@ def _existing(admin: Any, topics: Iterable[str]) -> dict[str, Any]:
         raise Failed(f"{error.message}; kohort topics list shows those that exist") from None
 
 
-@app.command()
+@command(app)
 @connected(config_is_taken=True)
 def alter(
     target: Target,
     topic: Topic,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Grow to this many partitions.")] = None,
+    partitions: Annotated[int | None, typer.Option(metavar="N", min=1, help="Grow to this many partitions.")] = None,
     config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a configuration of the topic.")
     ] = None,

@@ -1,0 +1,61 @@
+"""How help looks: plain text in sections, complete at any width, without boxes."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+_TYPE = re.compile(r"\s*<[^>]*>")
+_BRACED = re.compile(r"^\{(.*)\}")
+FIRST, LAST = ("Arguments", "Options"), ("Connection",)
+WIDTH = {"max_content_width": 100, "help_option_names": ["-h", "--help"]}
+
+
+def _sections(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+    """The parameters by the panel they name; typer's own help would need rich for that."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None:
+            is_argument = param.param_type_name == "argument"
+            name = _TYPE.sub("", record[0]) if is_argument else record[0]
+            panel = getattr(param, "rich_help_panel", None) or ("Arguments" if is_argument else "Options")
+            found.setdefault(panel, []).append((name, record[1]))
+    middle = [name for name in found if name not in FIRST + LAST]
+    return {name: found[name] for name in (*FIRST, *middle, *LAST) if name in found}
+
+
+class PlainCommand(TyperCommand):
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`TOPIC`, not `{TOPIC}`."""
+        return [_BRACED.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for name, rows in _sections(self, ctx).items():
+            with formatter.section(name):
+                formatter.write_dl(rows)
+
+
+class PlainGroup(TyperGroup):
+    """Several commands below one name."""
+
+
+def new_app(help: str | None = None, **settings: Any) -> typer.Typer:
+    """A typer application in this style."""
+    return typer.Typer(
+        help=help,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings=WIDTH,
+        **{"cls": PlainGroup, **settings},
+    )
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[..., Any]:
+    """`@command(app)`: like `@app.command()`."""
+    return functools.partial(app.command, name, cls=PlainCommand)()
