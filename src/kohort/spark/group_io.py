@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +89,6 @@ class GroupIO:
         self._inbox: deque[Event] = deque()
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
-        self._lock = threading.Lock()
         self._closed = False
 
     # -- from any thread -----------------------------------------------------------------------------------------------

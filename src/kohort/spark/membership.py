@@ -260,24 +260,24 @@ class Membership:
 
     def _begin_commit(self, offsets: Mapping[TopicPartition, int]) -> Future[None]:
         """On the member's thread; the future is done when the coordinator has answered."""
-        ask = self._new_ask()
-        values = {tp: OffsetAndMetadata(offset, self.tag) for tp, offset in offsets.items()}
-        ask.future.add_done_callback(
+        done: Future[None] = Future()
+        done.add_done_callback(
             lambda future: self._holdings.commit_done(offsets) if _error_of(future) is None else None
         )
-        self._carry_out(self._member.commit(ask.number, values, now_ms()))
-        return ask.future
+        values = {tp: OffsetAndMetadata(offset, self.tag) for tp, offset in offsets.items()}
+        self._carry_out(self._member.commit(self._new_ask(done), values, now_ms()))
+        return done
 
     def _leave(self, reason: str) -> None:
         if self._stopping is None:
             self._stopping = reason
             self._carry_out(self._member.leave(reason, now_ms()))
 
-    def _new_ask(self) -> _Ask:
+    def _new_ask(self, future: Future[Any]) -> int:
+        """The number under which the member will answer `future`."""
         self._last_ask += 1
-        ask = _Ask(self._last_ask, Future())
-        self._asks[ask.number] = ask.future
-        return ask
+        self._asks[self._last_ask] = future
+        return self._last_ask
 
     # -- Spark's thread ------------------------------------------------------------------------------------------------
 
@@ -307,9 +307,7 @@ class Membership:
         wanted = frozenset(partitions)
 
         def ask() -> None:
-            number = self._new_ask().number
-            self._asks[number] = future
-            self._carry_out(self._member.fetch_offsets(number, wanted, now_ms()))
+            self._carry_out(self._member.fetch_offsets(self._new_ask(future), wanted, now_ms()))
 
         self._io.post(ask)
         try:
@@ -353,12 +351,6 @@ class Membership:
         self._io.wake()
         with self._changed:
             self._changed.notify_all()
-
-
-@dataclass(slots=True)
-class _Ask:
-    number: int
-    future: Future[Any]
 
 
 def _error_of(future: Future[Any]) -> BaseException | None:
