@@ -27,10 +27,10 @@ ITEMS = (
 )  # fmt: skip
 
 
-def make_orders(seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def make_orders(seed: int, first: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
     """(key, order) without end; the key is the customer, so that a customer's orders stay in order."""
     chance = random.Random(seed)
-    number = 0
+    number = first
     while True:
         customer, country = chance.choice(CUSTOMERS)
         item, price = chance.choice(ITEMS)
@@ -51,10 +51,10 @@ def make_orders(seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
 class Shop:
     """Sells until it is closed. `sold` counts orders that the broker has acknowledged."""
 
-    def __init__(self, servers: str, per_second: int = 200, seed: int = 7) -> None:
+    def __init__(self, servers: str, first: int = 0, per_second: int = 200, seed: int = 7) -> None:
         self._producer = kohort.Producer(bootstrap_servers=servers, client_id="shop", linger_ms=20)
         self._per_second = per_second
-        self._orders = make_orders(seed)
+        self._orders = make_orders(seed + first, first)
         self._deliveries: list[Any] = []
         self._closing = threading.Event()
         self._failure: BaseException | None = None

@@ -68,11 +68,14 @@ def read_journal(name: str, text: str) -> Journal:
     return Journal(name, tuple(reads), committed, frozenset(ids))
 
 
-def journal_of_sink(name: str, places: Iterable[Place], committed: Mapping[int, int], killed: bool) -> Journal:
+def journal_of_sink(
+    name: str, rows: Iterable[tuple[int, int, str]], committed: Mapping[int, int], killed: bool
+) -> Journal:
     """For a sink that notes no times: `committed` is what the group had on record when this reader was killed."""
-    reads = tuple(Read(place, 0.0 if killed else 1.0) for place in places)
+    rows = list(rows)
+    reads = tuple(Read((partition, offset), 0.0 if killed else 1.0) for partition, offset, _ in rows)
     done = {read.place: 0.0 for read in reads if killed and read.place[1] < committed.get(read.place[0], 0)}
-    return Journal(name, reads, done)
+    return Journal(name, reads, done, frozenset(order_id for _, _, order_id in rows))
 
 
 def prove(sold: int, ends: Mapping[int, int], journals: Iterable[Journal]) -> Proof:

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.segment import Segment
+from rich.text import Text
 
 from kohort.demo.screen import Scene, frame
 from kohort.demo.watch import Watch
@@ -82,7 +83,7 @@ class LiveShow(Show):
     def __init__(self, title: str) -> None:
         super().__init__(title)
         self._console = Console()
-        self._live = Live(console=self._console, refresh_per_second=FRAMES_PER_S, get_renderable=self._current)
+        self._live: Live | None = None
 
     def _current(self) -> RenderableType:
         width, height = self._console.size
@@ -90,24 +91,19 @@ class LiveShow(Show):
 
     def __enter__(self) -> Show:
         super().__enter__()
+        self._live = Live(console=self._console, refresh_per_second=FRAMES_PER_S, get_renderable=self._current)
         self._live.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        assert self._live is not None
         self._live.stop()
         super().__exit__(*exc)
 
     def _print(self, text: str) -> None:
-        self._live.refresh()
-
-    def line(self, line: Line) -> None:
         pass  # the frame has it
 
-    def part(self, heading: str) -> None:
-        pass
-
     def say(self, *lines: str) -> None:
-        self._live.stop()
         self._console.print(*lines, sep="\n", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -119,23 +115,31 @@ class Recorder:
         self._console = Console(
             width=width, height=height, force_terminal=True, color_system="truecolor", legacy_windows=False
         )
+        self._began = time.monotonic()
         self.frames: list[tuple[float, list[list[Segment]]]] = []
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, draw: Callable[[int, int], Any]) -> None:
+        self._stop.clear()
         self._thread = threading.Thread(target=self._record, args=(draw,), name="recorder", daemon=True)
         self._thread.start()
 
     def _record(self, draw: Callable[[int, int], Any]) -> None:
-        began = time.monotonic()
         width, height = RECORDED_SIZE
         while not self._stop.wait(1 / RECORDED_PER_S):
             options = self._console.options.update(width=width, height=height)
             drawn = self._console.render_lines(draw(width, height), options, pad=False)
             lines = [list(Segment.simplify(line)) for line in drawn[:height]]
             if any(segment.text.strip() for line in lines for segment in line):
-                self.frames.append((time.monotonic() - began, lines))
+                self.frames.append((time.monotonic() - self._began, lines))
+
+    def add_text(self, lines: list[str]) -> None:
+        """A frame of plain text, such as the summary."""
+        text = Text("\n".join(["", *lines]), overflow="fold")
+        drawn = self._console.render_lines(text, self._console.options, pad=False)
+        rows = [list(Segment.simplify(line)) for line in drawn[: RECORDED_SIZE[1]]]
+        self.frames.append((time.monotonic() - self._began, rows))
 
     def stop(self) -> None:
         self._stop.set()

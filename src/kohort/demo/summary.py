@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from kohort.coordinator.rebalances import from_events
+from kohort.demo.acts import Result
 from kohort.demo.proof import Proof
 from kohort.demo.screen import cause_of
+
+
+def part_lines(group_id: str, result: Result, source: str) -> list[str]:
+    return [
+        f"Group {group_id!r}, from the coordinator's events:",
+        *rebalance_lines(result.events),
+        *takeover_lines(result.events, result.victim, result.killed_ms),
+        f"The orders, from {source}:",
+        *proof_lines(result.proof, result.victim),
+    ]
 
 
 def rebalance_lines(events: list[dict[str, Any]]) -> list[str]:
@@ -20,30 +30,33 @@ def rebalance_lines(events: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def takeover_line(events: list[dict[str, Any]], victim: str, killed_ms: int) -> str:
+def takeover_lines(events: list[dict[str, Any]], victim: str, killed_ms: int) -> list[str]:
     """From the kill to the next assignment: what a crash costs, and what of it was waiting for silence."""
     evicted = next((e["at_ms"] for e in events if e["type"] == "MemberEvicted" and e.get("client_id") == victim), None)
     if evicted is None:
-        return f"  {victim} was killed and never evicted"
+        return [f"  {victim} was killed and never evicted"]
     done = next((e["at_ms"] for e in events if e["type"] == "RebalanceCompleted" and e["at_ms"] >= evicted), evicted)
-    return (
-        f"  {victim}'s partitions had no reader for {done - killed_ms:,} ms after kill -9: {evicted - killed_ms:,} ms "
-        f"until its silence was noticed, {done - evicted:,} ms of rebalance"
-    )
+    return [
+        f"  After kill -9 the partitions of {victim} had no reader for {done - killed_ms:,} ms: "
+        f"{evicted - killed_ms:,} ms until",
+        f"  its silence was noticed (session.timeout.ms), then {done - evicted:,} ms of rebalance.",
+    ]
 
 
-def proof_lines(proof: Proof, victim: str, source: str, promise: str) -> list[str]:
-    lines = [f"  {proof.sold:,} orders sold, {proof.read:,} read (from {source}): {_skipped(proof)}"]
+def proof_lines(proof: Proof, victim: str) -> list[str]:
+    lines = [f"  {proof.sold:,} orders sold, {proof.read:,} read: {_skipped(proof)}."]
     if proof.twice:
-        shares = proof.first_readers()
-        who = ", ".join(f"{count:,} of {name}'s" for name, count in shares.most_common())
-        lines.append(f"  {len(proof.twice):,} read twice ({who}): {promise}")
+        who = ", ".join(f"{count:,} first by {name}" for name, count in proof.first_readers().most_common())
+        lines += [
+            f"  {len(proof.twice):,} read twice ({who}): written, but not yet committed at the kill.",
+            "  The promise is at-least-once: a commit follows the write, so a crash repeats orders and loses none.",
+        ]
     else:
-        lines.append(f"  none read twice: {victim} happened to have committed all it had written when it was killed")
+        lines.append(f"  None read twice: {victim} happened to have committed all it had written when it was killed.")
     if proof.without_need:
-        lines.append(f"  BROKEN: {len(proof.without_need):,} were read again although they had been committed")
+        lines.append(f"  BROKEN: {len(proof.without_need):,} were read again although they had been committed.")
     if proof.strange:
-        lines.append(f"  BROKEN: {proof.strange:,} orders do not add up with what the shop sold")
+        lines.append(f"  BROKEN: {proof.strange:,} orders do not add up with what the shop sold.")
     return lines
 
 
@@ -52,7 +65,3 @@ def _skipped(proof: Proof) -> str:
         return "none skipped"
     places = ", ".join(f"partition {p} offset {o}" for p, o in proof.skipped[:5])
     return f"BROKEN: {len(proof.skipped):,} SKIPPED ({places}...)"
-
-
-def count_lines(by_name: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in by_name.items())
