@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import shutil
 import sys
@@ -268,6 +269,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the choice of victims")
     parser.add_argument("--keep", metavar="DIR", help="keep the data and ledgers there")
     options = parser.parse_args()
+    logging.getLogger("kohort").setLevel(logging.CRITICAL)
     home = Path(options.keep or tempfile.mkdtemp(prefix="kohort-soak-"))
     home.mkdir(parents=True, exist_ok=True)
     soak = Soak(options, home)

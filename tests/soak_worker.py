@@ -35,6 +35,7 @@ import kohort
 from kohort.client import KafkaError
 
 SESSION_MS = 15_000
+MAX_POLL_MS = 60_000
 HEARTBEAT_MS = 1_500
 COMMIT_EVERY_S = 1.0
 POLL_S = 0.5
@@ -146,6 +147,7 @@ def confluent(servers: str, topic: str, tracker: Tracker) -> None:
             "enable.auto.commit": False,
             "partition.assignment.strategy": "range",
             "session.timeout.ms": SESSION_MS,
+            "max.poll.interval.ms": MAX_POLL_MS,
             "heartbeat.interval.ms": HEARTBEAT_MS,
             "reconnect.backoff.max.ms": 1_000,
             "fetch.wait.max.ms": 500,
@@ -180,14 +182,16 @@ def confluent(servers: str, topic: str, tracker: Tracker) -> None:
         on_lost=lambda _, partitions: tracker.revoked(places(partitions)),
     )
     end = lifetime()
-    while not stopping.is_set() and time.monotonic() < end:
-        message = consumer.poll(POLL_S)
-        while message is not None:
-            if message.error() is None:
-                tracker.got(message.topic(), message.partition(), message.offset())
-            message = consumer.poll(0)
-        commit(tracker.due())
-    consumer.close()
+    try:
+        while not stopping.is_set() and time.monotonic() < end:
+            message = consumer.poll(POLL_S)
+            while message is not None:
+                if message.error() is None:
+                    tracker.got(message.topic(), message.partition(), message.offset())
+                message = consumer.poll(0)
+            commit(tracker.due())
+    finally:
+        consumer.close()
 
 
 class KafkaPythonListener(ConsumerRebalanceListener):
@@ -195,7 +199,6 @@ class KafkaPythonListener(ConsumerRebalanceListener):
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
-        self.consumer: Any = None
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         self.tracker.revoked([(p.topic, p.partition) for p in revoked])
@@ -214,25 +217,32 @@ def kafka_python(servers: str, topic: str, tracker: Tracker) -> None:
         enable_auto_commit=False,
         partition_assignment_strategy=[RangePartitionAssignor],
         session_timeout_ms=SESSION_MS,
+        max_poll_interval_ms=MAX_POLL_MS,
         heartbeat_interval_ms=HEARTBEAT_MS,
         reconnect_backoff_max_ms=1_000,
     )
-    consumer.subscribe([topic], listener=listener)
-    end = lifetime()
-    while not stopping.is_set() and time.monotonic() < end:
-        for records in consumer.poll(timeout_ms=int(POLL_S * 1000)).values():
-            for record in records:
-                tracker.got(record.topic, record.partition, record.offset)
-        offsets = tracker.due()
-        if offsets:
-            sent = time.monotonic()
-            rows = {kafka.TopicPartition(*p): kafka.OffsetAndMetadata(o, "", -1) for p, o in offsets.items()}
-            try:
-                consumer.commit(rows, timeout_ms=30_000)
-            except kafka.errors.KafkaError:
-                continue
-            tracker.committed(offsets, sent)
-    consumer.close(autocommit=False)
+    try:
+        consumer.subscribe([topic], listener=listener)
+        end = lifetime()
+        while not stopping.is_set() and time.monotonic() < end:
+            for records in consumer.poll(timeout_ms=int(POLL_S * 1000)).values():
+                for record in records:
+                    tracker.got(record.topic, record.partition, record.offset)
+            kafka_python_commit(consumer, tracker, tracker.due())
+    finally:
+        consumer.close(autocommit=False)  # else its heartbeats go on, and its group waits for it in vain
+
+
+def kafka_python_commit(consumer: Any, tracker: Tracker, offsets: dict[Place, int]) -> None:
+    if not offsets:
+        return
+    sent = time.monotonic()
+    rows = {kafka.TopicPartition(*p): kafka.OffsetAndMetadata(o, "", -1) for p, o in offsets.items()}
+    try:
+        consumer.commit(rows, timeout_ms=30_000)
+    except kafka.errors.KafkaError:
+        return
+    tracker.committed(offsets, sent)
 
 
 class AiokafkaListener(aiokafka.ConsumerRebalanceListener):
@@ -270,6 +280,7 @@ async def aiokafka_consumer(servers: str, topic: str, tracker: Tracker) -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         session_timeout_ms=SESSION_MS,
+        max_poll_interval_ms=MAX_POLL_MS,
         heartbeat_interval_ms=HEARTBEAT_MS,
         partition_assignment_strategy=[AiokafkaRange],
     )
@@ -295,6 +306,7 @@ async def own(servers: str, topic: str, tracker: Tracker) -> None:
         enable_auto_commit=False,
         partition_assignment_strategy="range",
         session_timeout_ms=SESSION_MS,
+        max_poll_interval_ms=MAX_POLL_MS,
         heartbeat_interval_ms=HEARTBEAT_MS,
     )
 
