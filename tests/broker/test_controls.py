@@ -119,6 +119,21 @@ def test_a_delay_waits_for_the_clock():
         assert len(client.socket.recv(100_000)) > 20
 
 
+def test_what_must_be_on_disk_first_has_been_answered_too(tmp_path):
+    with kohort.Broker(tmp_path, clock="manual", config={"kohort.fsync": "always"}) as broker:
+        broker.create_topic("t")
+        client = WireClient(broker.bootstrap_servers)
+        client.call(messages.FindCoordinatorRequest(key="g"), 2)
+        fault = broker.faults.delay("OffsetCommit", seconds=5)
+        kind = messages.OffsetCommitRequest
+        row = kind.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        client.send(kind(group_id="g", topics=[kind.OffsetCommitRequestTopic(name="t", partitions=[row])]), 8)
+        broker.faults.wait(fault)
+        broker.clock.advance(5)
+        client.socket.setblocking(False)
+        assert len(client.socket.recv(1000)) > 20
+
+
 def test_rules_outlive_a_restart_and_can_be_made_before_the_start():
     broker = kohort.Broker()
     fault = broker.faults.disconnect("Metadata", times=2)
