@@ -92,6 +92,16 @@ def test_ctrl_c_is_clean(k, topic):
     assert (process.returncode, err) == (130, "")
 
 
+def test_a_member_that_is_told_to_end_leaves_its_group(k, admin, topic):
+    group = f"{topic}-terminated"
+    process = start("consume", topic, "--group", group, "--from", "earliest", "-b", k.servers)
+    assert process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 143
+    assert admin.describe_groups([group])[group].state == "Empty"
+
+
 def test_a_reader_that_goes_away_is_not_an_error(k, topic):
     process = start("consume", topic, "--from-beginning", "-b", k.servers)
     assert process.stdout.readline()
@@ -140,10 +150,11 @@ def test_completion_scripts(k, shell):
     assert "'bash', 'zsh', 'fish', 'powershell'" in k.refused("completions", "tcsh")
 
 
-def test_bash_completes_commands_and_options():
+def test_bash_completes_commands_options_and_names(k, topic):
     def complete(line):
         words = line.split(" ")
         asked = {"_KOHORT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        asked["KOHORT_BOOTSTRAP_SERVER"] = k.servers
         done = subprocess.run(
             [sys.executable, "-c", "import sys; sys.argv[0] = 'kohort'; from kohort.cli import main; main()"],
             env=environment() | asked,
@@ -156,3 +167,5 @@ def test_bash_completes_commands_and_options():
     assert complete("kohort gr") == ["groups"]
     assert set(complete("kohort groups re")) == {"reset-offsets", "remove-member"}
     assert "--to-datetime" in complete("kohort groups reset-offsets g --to-")
+    assert complete(f"kohort topics describe {topic}") == [topic]
+    assert complete("kohort groups describe nobody-") == []

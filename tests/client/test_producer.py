@@ -106,6 +106,10 @@ def test_wrong_settings_say_what_to_do(broker):
         producer(broker, compression_type="brotli")
     with producer(broker) as p, pytest.raises(TypeError, match="bytes, str or None"):
         p.send("keyed", 5)
+    with producer(broker) as p, pytest.raises(TypeError, match="header h must be bytes"):
+        p.send("keyed", b"", headers={"h": 5})
+    with producer(broker) as p, pytest.raises(ValueError, match="milliseconds since 1970"):
+        p.send("keyed", b"", timestamp_ms=-5)
 
 
 def test_a_small_buffer_only_makes_send_wait(broker):

@@ -6,11 +6,11 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from kohort.cli import lines, times
+from kohort.cli import lines, names, times
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected
@@ -22,52 +22,71 @@ POLL_RECORDS = 500
 PLACES = ("earliest", "latest", "beginning", "end")
 
 
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        help="Read as a member of this group, and commit what was printed.",
+        autocompletion=names.groups,
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        "--offset",
+        "-o",
+        metavar="PLACE",
+        help="earliest, latest, an offset, -N for the last N, a time (2026-01-31T12:00) or an age (15m). In a "
+        "group it is earliest or latest, and counts where nothing is committed.",
+    ),
+]
+FromBeginning = Annotated[bool, typer.Option("--from-beginning", help="The same as --from earliest.")]
+Count = Annotated[
+    int | None,
+    typer.Option("--count", "--max-messages", "-n", metavar="N", min=1, help="Stop after so many records."),
+]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition; may be given several times."),
+]
+Exit = Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end instead of waiting for more.")]
+TimeoutMs = Annotated[int | None, typer.Option(metavar="MS", min=1, help="Stop when no record came for so long.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", "-f", metavar="value|json|TEMPLATE", help="A template is kcat's: '%t %p %o %T %k %s %h\\n'."
+    ),
+]
+Isolation = Annotated[
+    str | None, typer.Option(metavar="LEVEL", help="read_uncommitted (the default) or read_committed.")
+]
+
+
+class Until(NamedTuple):
+    """When to stop."""
+
+    count: int | None
+    timeout_ms: int | None
+    at_end: bool
+
+
 @command(app)
 @connected
 def consume(
     target: Target,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group", "-g", metavar="GROUP", help="Read as a member of this group, and commit what was printed."
-        ),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            "--offset",
-            "-o",
-            metavar="PLACE",
-            help="earliest, latest, an offset, -N for the last N, a time (2026-01-31T12:00) or an age (15m). In a "
-            "group it is earliest or latest, and counts where nothing is committed.",
-        ),
-    ] = None,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --from earliest.")] = False,
-    count: Annotated[
-        int | None,
-        typer.Option("--count", "--max-messages", "-n", metavar="N", min=1, help="Stop after so many records."),
-    ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition; may be given several times."),
-    ] = None,
-    exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="Stop at the end instead of waiting for more.")
-    ] = False,
-    timeout_ms: Annotated[
-        int | None, typer.Option(metavar="MS", min=1, help="Stop when no record came for so long.")
-    ] = None,
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format", "-f", metavar="value|json|TEMPLATE", help="A template is kcat's: '%t %p %o %T %k %s %h\\n'."
-        ),
-    ] = "value",
-    isolation_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="read_uncommitted (the default) or read_committed.")
-    ] = None,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=names.topics)],
+    group: GroupOption = None,
+    start: Start = None,
+    from_beginning: FromBeginning = False,
+    count: Count = None,
+    partition: Partitions = None,
+    exit_at_end: Exit = False,
+    timeout_ms: TimeoutMs = None,
+    format: Format = "value",
+    isolation_level: Isolation = None,
 ) -> None:
     """Print the records of a topic.
 
@@ -82,23 +101,23 @@ def consume(
             "in a group, members share the partitions and start where the group has committed: leave out --partition, "
             "and use --from earliest or latest, or kohort groups reset-offsets"
         )
-    settings: dict[str, Any] = {"isolation_level": isolation_level}
-    if group is not None:
-        reset = "earliest" if start in ("earliest", "beginning") else "latest"
-        settings |= {"group_id": group, "enable_auto_commit": False, "auto_offset_reset": reset}
-    elif start is None or start in PLACES:
-        settings["auto_offset_reset"] = "latest"
-    else:
-        settings["auto_offset_reset"] = "earliest"
     with target.admin() as admin:
         _existing(admin, topic)
-    consumer = target.consumer(**settings)
+    consumer = target.consumer(isolation_level=isolation_level, **_settings(group, start))
     with contextlib.closing(consumer):
         if group is not None:
             consumer.subscribe(topic)
         else:
             _assign(consumer, topic, partition or (), start or "latest")
-        _copy(consumer, write, count, timeout_ms, exit_at_end, commit=group is not None)
+        _copy(consumer, write, Until(count, timeout_ms, exit_at_end), commit=group is not None)
+
+
+def _settings(group: str | None, start: str | None) -> dict[str, Any]:
+    if group is None:
+        # A position that retention has overtaken: go on with what there is.
+        return {"auto_offset_reset": "latest" if start is None or start in PLACES else "earliest"}
+    reset = "earliest" if start in ("earliest", "beginning") else "latest"
+    return {"group_id": group, "enable_auto_commit": False, "auto_offset_reset": reset}
 
 
 def _existing(admin: Any, topic: str) -> None:
@@ -146,17 +165,10 @@ def _moment(start: str) -> int:
         ) from None
 
 
-def _copy(
-    consumer: Any,
-    write: Callable[[Any], bytes],
-    count: int | None,
-    timeout_ms: int | None,
-    exit_at_end: bool,
-    commit: bool,
-) -> None:
+def _copy(consumer: Any, write: Callable[[Any], bytes], until: Until, commit: bool) -> None:
     """Records to standard output; in a group, committed once they are printed."""
     out = sys.stdout.buffer
-    left = count
+    left = until.count
     last_news = time.monotonic()
     while left is None or left > 0:
         records = consumer.poll(POLL_S, max_records=min(left or POLL_RECORDS, POLL_RECORDS))
@@ -167,9 +179,9 @@ def _copy(
             left = None if left is None else left - len(records)
             if commit:
                 _commit(consumer, records)
-        elif timeout_ms is not None and time.monotonic() - last_news >= timeout_ms / 1000:
+        elif until.timeout_ms is not None and time.monotonic() - last_news >= until.timeout_ms / 1000:
             return
-        if exit_at_end and len(records) < POLL_RECORDS and _at_end(consumer):
+        if until.at_end and len(records) < POLL_RECORDS and _at_end(consumer):
             return
 
 

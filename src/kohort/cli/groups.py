@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kohort.cli import names
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
 from kohort.cli.style import command, new_app
@@ -15,7 +16,7 @@ from kohort.cli.target import Target, connected
 
 app = new_app("Look into consumer groups, and administer them.", no_args_is_help=True)
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=names.groups)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
@@ -46,7 +47,9 @@ def list_groups(
 @connected
 def describe(
     target: Target,
-    groups: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.")] = None,
+    groups: Annotated[
+        list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=names.groups)
+    ] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Only the state.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Only the members.")] = False,
@@ -190,7 +193,7 @@ def reset_offsets(
 @connected
 def delete(
     target: Target,
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Ids of groups.")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=names.groups)],
     topic: Annotated[
         list[str] | None, typer.Option(metavar="TOPIC[:0,1]", help="Delete only the committed offsets of this topic.")
     ] = None,

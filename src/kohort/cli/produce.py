@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kohort.cli import lines
+from kohort.cli import lines, names
 from kohort.cli.failures import WrongInput
 from kohort.cli.output import plural
 from kohort.cli.style import command, new_app
@@ -17,53 +17,61 @@ from kohort.cli.target import Target, connected, warn
 app = new_app()
 
 
+Format = Annotated[
+    str,
+    typer.Option("--format", "-f", metavar="lines|json", help="What a line of the input is: a value, or an object."),
+]
+Key = Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of records that bring none.")]
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="The key ends where this is found.")
+]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="The partition; else by key.")
+]
+Codec = Annotated[
+    str | None,
+    typer.Option(
+        "--compression",
+        "--compression-codec",
+        "-z",
+        metavar="CODEC",
+        help="none (the default), gzip, snappy, lz4, zstd.",
+    ),
+]
+Acks = Annotated[
+    str | None,
+    typer.Option(
+        "--acks", "--request-required-acks", metavar="all|1|0", help="Who must have a record; all is the default."
+    ),
+]
+LingerMs = Annotated[
+    int | None,
+    typer.Option("--linger-ms", metavar="MS", min=0, help="How long a record waits for company; 5 is the default."),
+]
+NullValue = Annotated[
+    str | None, typer.Option("--null-value", metavar="TEXT", help="A value that stands for none: a tombstone.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say how many records were stored.")]
+
+
 @command(app)
 @connected
 def produce(
     target: Target,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")],
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format", "-f", metavar="lines|json", help="What a line of the input is: a value, or an object."
-        ),
-    ] = "lines",
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of records that bring none.")
-    ] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="The key ends where this is found.")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="The partition; else by key.")
-    ] = None,
-    compression: Annotated[
-        str | None,
-        typer.Option(
-            "--compression",
-            "--compression-codec",
-            "-z",
-            metavar="CODEC",
-            help="none (the default), gzip, snappy, lz4, zstd.",
-        ),
-    ] = None,
-    acks: Annotated[
-        str | None,
-        typer.Option(
-            "--acks", "--request-required-acks", metavar="all|1|0", help="Who must have a record; all is the default."
-        ),
-    ] = None,
-    linger_ms: Annotated[
-        int | None,
-        typer.Option("--linger-ms", metavar="MS", min=0, help="How long a record waits for company; 5 is the default."),
-    ] = None,
-    null_value: Annotated[
-        str | None, typer.Option("--null-value", metavar="TEXT", help="A value that stands for none: a tombstone.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not say how many records were stored.")] = False,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=names.topics)],
+    format: Format = "lines",
+    key: Key = None,
+    key_separator: KeySeparator = None,
+    header: HeaderOption = None,
+    partition: Partition = None,
+    compression: Codec = None,
+    acks: Acks = None,
+    linger_ms: LingerMs = None,
+    null_value: NullValue = None,
+    quiet: Quiet = False,
 ) -> None:
     """Write records from standard input to a topic, one per line.
 

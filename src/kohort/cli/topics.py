@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kohort.cli import properties
+from kohort.cli import names, properties
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
 from kohort.cli.style import command, new_app
@@ -16,8 +16,8 @@ from kohort.cli.target import Target, connected
 
 app = new_app("List, create, describe, delete and alter topics.", no_args_is_help=True)
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=names.topics)]
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=names.topics)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 

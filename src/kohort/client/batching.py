@@ -286,6 +286,10 @@ class Batching:
         """The connection was lost: stored or not, nobody knows; the sequence numbers make a repetition harmless."""
         return [outcome for batch in batches for outcome in self._refused(batch, error, now_ms)]
 
+    def failed(self, batches: list[Batch], error: KafkaError) -> list[Outcome]:
+        """They could not even be sent."""
+        return [outcome for batch in batches for outcome in self._done(batch, None, error)]
+
     def _refused(self, batch: Batch, error: KafkaError, now_ms: int) -> list[Outcome]:
         code = error.code
         if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:

@@ -10,6 +10,8 @@ from kohort.client.errors import ConsumerClosedError
 from kohort.client.producer_async import AsyncProducer, Delivery, Headers
 from kohort.protocol.errors import KafkaError
 
+CLOSE_AFTER_ERROR_S = 5.0
+
 
 class Producer:
     """Writes records, in batches, with retries that neither double nor reorder them.
@@ -39,11 +41,13 @@ class Producer:
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
-        try:
+        if kind is None:
             self.close()
+            return
+        try:
+            self.close(CLOSE_AFTER_ERROR_S)
         except KafkaError:
-            if kind is None:
-                raise
+            pass  # the error that ended the block is the one to see
 
     def send(
         self,

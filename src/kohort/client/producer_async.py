@@ -93,12 +93,13 @@ def to_bytes(what: str, value: Any, serializer: Callable[[Any], bytes | None] | 
         return value.encode()
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise TypeError(f"a {what} must be bytes, str or None, not {type(value).__name__}; or set {what}.serializer")
+    hint = "" if what.startswith("header") else f"; or set {what}.serializer"
+    raise TypeError(f"a {what} must be bytes, str or None, not {type(value).__name__}{hint}")
 
 
 def to_headers(headers: Headers) -> tuple[Header, ...]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in pairs)
+    return tuple((name, to_bytes(f"header {name}", value, None)) for name, value in pairs)
 
 
 class AsyncProducer:
@@ -173,6 +174,8 @@ class AsyncProducer:
             text = f"a record of {size} bytes is larger than max.request.size={limit}: raise it and max.message.bytes"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
         at_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        if not 0 <= at_ms < 2**63:
+            raise ValueError(f"timestamp_ms={at_ms} is not a time: give milliseconds since 1970")
         return Record(0, at_ms, name, content, pairs), size
 
     def enqueue(self, topic: str, record: Record, size: int, partition: int | None) -> tuple[Delivery, bool] | None:
@@ -295,6 +298,10 @@ class AsyncProducer:
             with self._lock:
                 outcomes = self._batching.unanswered(batches, error, now_ms())
             cluster.refresh_soon()
+        except Exception as error:  # nobody may wait for ever on a batch that cannot be encoded
+            failure = KafkaError(ErrorCode.INVALID_RECORD, f"{type(error).__name__}: {error}")
+            with self._lock:
+                outcomes = self._batching.failed(batches, failure)
         else:
             with self._lock:
                 if response is None:
