@@ -192,6 +192,16 @@ def test_every_api_and_version_can_fail(world):
         assert fault.hits == 1
 
 
+def test_topics_asked_for_by_id_fail_by_id(world):
+    kind = messages.MetadataRequest
+    for version in (10, 11, 12, 13):
+        topic_id = world.core.topics.by_name["orders"].topic_id
+        add(world, FAIL, "Metadata", code="LEADER_NOT_AVAILABLE", topic="orders")
+        asked = kind(topics=[kind.MetadataRequestTopic(name=None, topic_id=topic_id)])
+        (topic,) = world.connect().call(asked, version).topics
+        assert (topic.topic_id, topic.error_code) == (topic_id, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
 def test_failing_answers_repeat_what_was_asked_for(world):
     pairs = {
         "OffsetCommit": ("topics", "topics", "partitions", "partitions"),

@@ -235,7 +235,8 @@ def _fill(row: Any, struct: schema.Struct, version: int, code: ErrorCode, identi
             continue
         meaning = _NAMES.get(field.name)
         if meaning is not None and meaning in identity:
-            setattr(row, field.name, identity[meaning])
+            if identity[meaning] is not None or version in field.nullable:
+                setattr(row, field.name, identity[meaning])
         elif field.name == "error_code":
             row.error_code = code
         elif field.name == "error_message" and code:
