@@ -71,6 +71,11 @@ def test_flapping_member():
     assert "group.instance.id" in flapping.advice
 
 
+def test_one_client_over_and_over_is_flapping_and_no_start():
+    steps = [step for _ in range(5) for step in (rebalance(60, joined("x")), rebalance(50, left("x"), members=0))]
+    assert only(findings(steps)).kind == "flapping member"
+
+
 @pytest.mark.parametrize("kind", [Kind.POLLED_LATE, Kind.DID_NOT_REJOIN])
 def test_poll_interval_too_short(kind):
     found = only(findings([rebalance(60, (kind, "slow", 60_000))]))

@@ -49,10 +49,13 @@ def diagnose(history: History, present: Present, now_ms: int) -> list[Finding]:
     """The worst first. What is older than an hour is past."""
     recent = [r for r in history.rebalances if (r.completed_ms or now_ms) >= now_ms - RECENT_MS]
     refusals = [refusal for refusal in history.refusals if refusal.at_ms >= now_ms - RECENT_MS]
+    flapping, storm = _flapping(recent), _storm(recent, present)
+    if flapping and storm and storm[0].severity == NOTE:
+        storm = []  # not a start: the same client over and over
     found = [
         *_under_way(recent, now_ms),
-        *_storm(recent, present),
-        *_flapping(recent),
+        *storm,
+        *flapping,
         *_late_polls(recent),
         *_timeouts(recent),
         *_refused_commits(refusals),
