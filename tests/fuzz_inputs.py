@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from kohort.protocol.frames import encode_request
 from kohort.records.batch import Compression, Record, build_batch
 from message_filler import fill
+
+EXAMPLES = int(os.environ.get("KOHORT_FUZZ_EXAMPLES", "0"))
+"""Many more than in every test run, and others each time: KOHORT_FUZZ_EXAMPLES=10000 pytest tests/fuzz."""
 
 INTERESTING = [
     b"\x00",
@@ -27,6 +33,15 @@ INTERESTING = [
     b"\x7f" + b"\xff" * 7,
     b"\x80" + b"\x00" * 7,
 ]
+
+
+def fuzzed(examples: int) -> settings:
+    return settings(
+        max_examples=EXAMPLES or examples,
+        deadline=None,
+        derandomize=not EXAMPLES,
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 def mutated(data: bytes, chance: random.Random, most: int = 4) -> bytes:

@@ -1,18 +1,18 @@
 """Hostile clients and damaged files: the broker keeps serving everybody else, and starts with what can be read."""
 
-import os
 import random
 import socket
 import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fuzz_inputs as inputs
 import fuzz_targets as targets
 import kohort
+from fuzz_inputs import EXAMPLES, fuzzed
 from kohort.broker.groups import GroupService
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
@@ -20,17 +20,7 @@ from kohort.records.batch import Record, build_batch
 from kohort.storage.store import LogStore
 from wire import WireClient, World
 
-EXAMPLES = int(os.environ.get("KOHORT_FUZZ_EXAMPLES", "0"))
 LIMIT_S = 60
-
-
-def fuzzed(examples: int) -> settings:
-    return settings(
-        max_examples=EXAMPLES or examples,
-        deadline=None,
-        derandomize=not EXAMPLES,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 def served_apis() -> list[tuple[str, int]]:

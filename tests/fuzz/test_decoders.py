@@ -1,30 +1,18 @@
 """Every decoder of foreign bytes: it understands them or says that it does not, and costs no more than they do."""
 
-import os
 import random
 import tracemalloc
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fuzz_inputs as inputs
 import fuzz_targets as targets
+from fuzz_inputs import fuzzed
 from kohort.protocol import messages
 from kohort.protocol.wire import DecodeError
 from message_filler import fill, messages_and_versions
-
-EXAMPLES = int(os.environ.get("KOHORT_FUZZ_EXAMPLES", "0"))
-"""Many more than in every test run, and others each time: KOHORT_FUZZ_EXAMPLES=100000 pytest tests/fuzz."""
-
-
-def fuzzed(examples: int) -> settings:
-    return settings(
-        max_examples=EXAMPLES or examples,
-        deadline=None,
-        derandomize=not EXAMPLES,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 @fuzzed(300)
