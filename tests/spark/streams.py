@@ -51,7 +51,7 @@ class Stream:
     def __init__(self, spark: Any, servers: str, group: str, topic: str, checkpoint: Path, **options: str) -> None:
         before = driver_processes()
         self._spark, self._table = spark, unique("rows").replace("-", "_")
-        self._checkpoint = checkpoint
+        self._folder, self._attempts = checkpoint, 0
         reader = spark.readStream.format("kohort").option("kafka.bootstrap.servers", servers)
         settings = {
             "group.id": group,
@@ -62,11 +62,21 @@ class Stream:
             **options,
         }
         frame = reader.options(**settings).load().selectExpr("partition", "offset", "cast(value as string) AS value")
-        writer = frame.writeStream.format("memory").queryName(self._table)
-        self.query = writer.option("checkpointLocation", str(checkpoint)).start()
-        self.pid = until(
-            lambda: driver_processes() - before or self.query.exception(), 120, "the query's process"
-        ).pop()
+        self._writer = frame.writeStream.format("memory").queryName(self._table)
+        self._start()
+        (self.pid,) = patiently(lambda: self._started() and driver_processes() - before, "the query's process")
+
+    def _start(self) -> None:
+        self._attempts += 1
+        self._checkpoint = self._folder / str(self._attempts)
+        self.query = self._writer.option("checkpointLocation", str(self._checkpoint)).start()
+
+    def _started(self) -> bool:
+        """Spark gives a Python process 10 s to start, which a busy machine may need longer for: then start again."""
+        if not self.query.isActive:
+            assert "connect back" in str(self.query.exception())
+            self._start()
+        return self.query.isActive and "Initializing" not in self.query.status["message"]
 
     def values(self) -> list[str]:
         return [row.value for row in self._spark.table(self._table).select("value").collect()]
@@ -87,6 +97,36 @@ class Stream:
         progress = self.query.lastProgress
         offsets = json.loads(progress["sources"][0]["endOffset"])["offsets"] if progress else {}
         return {partition for partitions in offsets.values() for partition in partitions}
+
+
+class PlainConsumer:
+    """A confluent-kafka consumer that commits every record it has seen."""
+
+    def __init__(self, servers: str, group: str, topic: str) -> None:
+        self.seen: list[str] = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": group,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 3000,
+                "heartbeat.interval.ms": 300,
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.subscribe([topic])
+
+    def poll(self) -> bool:
+        for message in self._consumer.consume(100, 0.1):
+            assert message.error() is None
+            self.seen.append(message.value().decode())
+            self._consumer.commit(message, asynchronous=False)
+        return bool(self._consumer.assignment())
+
+    def close(self) -> list[str]:
+        self._consumer.close()
+        return self.seen
 
 
 def share_and_take_over(
@@ -117,31 +157,11 @@ def share_and_take_over(
 
     patiently(shared, "the two queries share the partitions")
     when_shared(group, topic)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": group,
-            "partition.assignment.strategy": "cooperative-sticky",
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": 3000,
-            "heartbeat.interval.ms": 300,
-            "enable.auto.commit": False,
-        }
-    )
-    seen: list[str] = []
-
-    def poll() -> bool:
-        for message in consumer.consume(100, 0.1):
-            assert message.error() is None
-            seen.append(message.value().decode())
-            consumer.commit(message, asynchronous=False)
-        return bool(consumer.assignment())
-
-    consumer.subscribe([topic])
-    patiently(poll, "the plain consumer gets a partition")
+    consumer = PlainConsumer(servers, group, topic)
+    patiently(consumer.poll, "the plain consumer gets a partition")
     feed()
-    patiently(lambda: poll() and len(seen) >= 10, "and reads it")
-    consumer.close()
+    patiently(lambda: consumer.poll() and len(consumer.seen) >= 10, "and reads it")
+    seen = consumer.close()
 
     os.kill(first.pid, signal.SIGKILL)
     patiently(lambda: not first.query.isActive, "the killed query has failed")

@@ -30,7 +30,7 @@ log = logging.getLogger("kohort.spark")
 
 FIRST_ASSIGNMENT_SECONDS = 30
 COMMIT_SECONDS = 5
-COMMIT_RETRY_SECONDS = 0.5
+COMMIT_RETRY_SECONDS = 0.05
 
 
 class QueryDriver:
@@ -47,7 +47,6 @@ class QueryDriver:
         self._reached: dict[TopicPartition, int] = {}
         self._known_ends: dict[TopicPartition, int] = {}
         self._missing: dict[TopicPartition, tuple[float, int]] = {}
-        self._next_commit_at = 0.0
         self._waited = False
 
     def start(self) -> None:
@@ -86,7 +85,8 @@ class QueryDriver:
 
     def _next_batch(self, start: StreamOffset, limit: int | None) -> Ranges:
         self._resolve_new(start)
-        self._commit()
+        if not self._commit() and self._targets is None:
+            return {}
         planned = self.holdings.plan(self._plan(limit))
         self._reached = {tp: stop for tp, (_, stop) in planned.items()}
         return planned
@@ -232,17 +232,24 @@ class QueryDriver:
         """The metadata of this query's commits, by which it knows its own."""
         return commit_tag(self._query)
 
-    def _commit(self) -> None:
+    def _commit(self) -> bool:
+        """Whether the next batch may begin: not while a rebalance keeps the last one from being committed.
+
+        So a crash costs at most one batch to be read again. A cooperative rebalance is over after a heartbeat or two.
+        """
         self._membership.tag = self.tag
-        offsets = self.holdings.uncommitted()
-        if not offsets or time.monotonic() < self._next_commit_at:
-            return
-        error = self._membership.commit(offsets, COMMIT_SECONDS)
-        if error is not None:
-            self._next_commit_at = time.monotonic() + COMMIT_RETRY_SECONDS
-            # While the group rebalances no commit is taken; the partitions stay, and so does what is to be committed.
-            level = logging.DEBUG if isinstance(error, RebalanceInProgressError) else logging.WARNING
-            log.log(level, "commit of %s failed and will be tried again: %s", partition_list(offsets), error)
+        deadline = time.monotonic() + COMMIT_SECONDS
+        while offsets := self.holdings.uncommitted():
+            error = self._membership.commit(offsets, COMMIT_SECONDS)
+            if error is None:
+                continue
+            self._membership.check()
+            rebalancing = isinstance(error, RebalanceInProgressError)
+            if not rebalancing or time.monotonic() > deadline:
+                log.warning("commit of %s failed and will be tried again: %s", partition_list(offsets), error)
+                return not rebalancing
+            time.sleep(COMMIT_RETRY_SECONDS)
+        return True
 
 
 def commit_tag(query: str) -> str:
