@@ -1,4 +1,4 @@
-"""Writes the parts of docs/ that are made from the code: `python tools/make_docs.py`; `--check` only says what is stale.
+"""Writes the parts of docs/ that are made from the code: `python tools/make_docs.py`; `--check` tells what is stale.
 
 Whole files, and blocks of files between `<!-- NAME: made by tools/make_docs.py -->` and `<!-- end NAME -->`.
 """

@@ -13,7 +13,7 @@ from kohort.demo.cast import Cast, Process
 from kohort.demo.orders import TOPIC, Shop
 from kohort.demo.proof import Proof, prove, read_journal
 from kohort.demo.show import Show
-from kohort.demo.watch import View, Watch
+from kohort.demo.watch import EVENTS_TOPIC, View, Watch
 from kohort.demo.words import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
 GROUP = "shop"
@@ -39,9 +39,10 @@ class Result:
     killed_ms: int
 
 
-def create_topic(servers: str) -> None:
+def create_topics(servers: str) -> None:
+    """The broker would make the second one at the first event; having it, the first event is seen at once."""
     with kohort.Admin(bootstrap_servers=servers) as admin:
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS)])
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS), NewTopic(EVENTS_TOPIC, 1)])
 
 
 class Readers:

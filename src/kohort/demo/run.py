@@ -40,7 +40,7 @@ def _play(show: Show, folder: Path, fast: bool) -> int:
     missing = None if fast else pipeline.why_not()
     with kohort.Broker(config=acts.BROKER) as broker, Cast(folder) as cast:
         servers = broker.bootstrap_servers
-        acts.create_topic(servers)
+        acts.create_topics(servers)
         spark = None if fast or missing else pipeline.Pipeline(servers, cast, show)
         first = _part_one(show, cast, servers, 1.0 if fast else 1.6)
         _say(show, part_lines(acts.GROUP, first, "the readers' own files"))

@@ -114,7 +114,7 @@ def cause_of(rebalance: Rebalance) -> str:
     said: dict[str, str] = {}
     for cause in rebalance.causes:
         who = "" if cause.who is None else cause.who.instance_id or cause.who.client_id or cause.who.member_id
-        said.setdefault(who, cause.text)
+        said.setdefault(who, cause.text.removesuffix(": the consumer is being closed"))
     return "; ".join(f"{who} {text}".strip() for who, text in said.items())
 
 

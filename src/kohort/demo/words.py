@@ -64,7 +64,7 @@ def _evicted(event: Mapping[str, Any], names: Mapping[str, str]) -> Line:
 def _started(event: Mapping[str, Any], names: Mapping[str, str]) -> Line:
     if event["generation"] == 0:
         return Line(event["at_ms"], JOIN_GROUP, "the group comes to life: its first rebalance begins", "warn")
-    text = "a rebalance begins: the members hear of it in the answer to their next heartbeat"
+    text = "a rebalance begins: members hear of it with their next heartbeat"
     return Line(event["at_ms"], HEARTBEAT, text, "warn")
 
 
