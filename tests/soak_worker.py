@@ -195,16 +195,23 @@ def confluent(servers: str, topic: str, tracker: Tracker) -> None:
 
 
 class KafkaPythonListener(ConsumerRebalanceListener):
-    """Called where nothing may block: it only notes."""
+    """Called where nothing may block: it only notes. What a rebalance leaves with a member keeps its position here."""
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        self.tracker.revoked([(p.topic, p.partition) for p in revoked])
+        self.tracker.processed()
+
+    def on_partitions_lost(self, lost: Any) -> None:
+        self.tracker.revoked([(p.topic, p.partition) for p in lost])
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        self.tracker.assigned([(p.topic, p.partition) for p in assigned])
+        tracker, places = self.tracker, [(p.topic, p.partition) for p in assigned]
+        kept = {place: offset for place, offset in tracker.uncommitted.items() if place in places}
+        tracker.revoked(list(tracker.periods))
+        tracker.assigned(places)
+        tracker.uncommitted.update(kept)
 
 
 def kafka_python(servers: str, topic: str, tracker: Tracker) -> None:
@@ -365,7 +372,7 @@ async def keep_running_async(kind: str, servers: str, topic: str, name: str, gro
         tracker = Tracker(f"{name}.{life}", group, ledger)
         try:
             await ASYNC[kind](servers, topic, tracker)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:  # nobody cancels here but aiokafka, itself
             tracker.gave_up(error)
             await asyncio.sleep(1)
 
