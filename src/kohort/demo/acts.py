@@ -156,7 +156,7 @@ class Readers:
         sold = self._shop.close()
         show.step("SUMMARY", "the shop closes; the readers finish what is left, commit it and leave")
         ends = watch.ends_now()
-        watch.wait_for(lambda view: view.committed == {p: end for p, end in ends.items() if end}, "everything is read")
+        watch.wait_for(lambda view: view.has_committed(ends), "everything is read")
         for process in self._running.values():
             process.ask_to_end()
         watch.wait_for(lambda view: view.state == "Empty", "everybody has left")

@@ -12,6 +12,7 @@ from typing import Any
 import kohort
 
 TOPIC = "orders"
+MOST_CUSTOMERS = 400
 CUSTOMERS = (
     ("Amara Okafor", "NG"), ("Bruno Costa", "BR"), ("Chiara Rossi", "IT"), ("Dmitri Ivanov", "KZ"),
     ("Elif Demir", "TR"), ("Freya Lindqvist", "SE"), ("Gabriel Moreau", "FR"), ("Hana Sato", "JP"),
@@ -32,7 +33,8 @@ def make_orders(seed: int, first: int = 0) -> Iterator[tuple[str, dict[str, Any]
     chance = random.Random(seed)
     number = first
     while True:
-        customer, country = chance.choice(CUSTOMERS)
+        customer_id = chance.randrange(MOST_CUSTOMERS)
+        customer, country = CUSTOMERS[customer_id % len(CUSTOMERS)]
         item, price = chance.choice(ITEMS)
         quantity = chance.choice((1, 1, 1, 2, 2, 3, 5))
         order = {
@@ -44,7 +46,7 @@ def make_orders(seed: int, first: int = 0) -> Iterator[tuple[str, dict[str, Any]
             "amount": round(price * quantity, 2),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
-        yield customer, order
+        yield f"customer-{customer_id}", order
         number += 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,7 @@ class DemoFailed(Exception):
 
 
 def run(fast: bool, plain: bool, record: Path | None) -> int:
+    signal.signal(signal.SIGTERM, _end)
     show = make_show("kohort demo", plain)
     if record is not None:
         show.recorder = Recorder()
@@ -34,6 +36,11 @@ def run(fast: bool, plain: bool, record: Path | None) -> int:
         write_picture(show.recorder.frames, record, "kohort demo --fast" if fast else "kohort demo")
         show.say("", f"recorded: {record}")
     return code
+
+
+def _end(number: int, frame: object) -> None:
+    """As after ctrl-C: end all processes, remove the folder."""
+    raise SystemExit(128 + number)
 
 
 def _play(show: Show, folder: Path, fast: bool) -> int:

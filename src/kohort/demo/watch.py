@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,9 @@ class View:
     @property
     def names(self) -> set[str]:
         return {member.name for member in self.members}
+
+    def has_committed(self, ends: Mapping[int, int]) -> bool:
+        return all(self.committed.get(partition, 0) >= end for partition, end in ends.items())
 
 
 class WatchFailed(Exception):
