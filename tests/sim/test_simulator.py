@@ -16,14 +16,14 @@ SEEDS = 200
 MINUTES = 0.5
 # For each checker a bug that it finds by itself.
 CATCHES = {
-    "Liveness": "skip the session timer",
+    "Liveness": "a join waits for ever",
     "Ownership": "keep the last generation's assignments",
     "Processing": "read on after a revocation",
     "RecordDurability": "append duplicates",
     "HandOver": "commit one too far",
     "Legality": "no generation check on commit",
     "Memory": "forget that fetches are done",
-    "CommitDurability": "reply before append",
+    "CommitDurability": "start without offsets after a restart",
     "Order": "start from generation 0 after a restart",
 }
 BY_TITLE = {mutation.title: mutation for mutation in MUTATIONS}

@@ -75,10 +75,11 @@ def _no_generation_check(original: Any) -> Any:
 
 
 def _no_fence(original: Any) -> Any:
+    """The old one is told to join again, instead of that another has taken its place."""
+
     def member_error(self: Group, member_id: str, instance_id: str | None) -> ErrorCode:
         error = original(self, member_id, instance_id)
-        fenced = error is ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if fenced and member_id in self.members else error
+        return ErrorCode.UNKNOWN_MEMBER_ID if error is ErrorCode.FENCED_INSTANCE_ID else error
 
     return member_error
 
@@ -101,6 +102,14 @@ def _forget_generation(original: Any) -> Any:
     def restore(self: Group) -> None:
         original(self)
         self.generation = 0
+
+    return restore
+
+
+def _forget_offsets(original: Any) -> Any:
+    def restore(self: Group) -> None:
+        original(self)
+        self.offsets.clear()
 
     return restore
 
@@ -186,6 +195,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("skip the session timer", Context, "reset_heartbeat", _no_heartbeat_timer),
     Mutation("keep the last generation's assignments", session, "_store_assignment", _stale_assignments),
     Mutation("start from generation 0 after a restart", Group, "restore", _forget_generation),
+    Mutation("start without offsets after a restart", Group, "restore", _forget_offsets),
     Mutation("accept every heartbeat", session, "_heartbeat_error", _accept_every_heartbeat),
     Mutation("a member leaves, nobody rebalances", session, "_rebalance_without", _leave_without_rebalance),
     Mutation("a join waits for ever", join, "on_join_timer", _no_join_deadline),
