@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint conformance bench sim soak clean help
+.PHONY: demo test test-again lint conformance bench sim soak clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark"
@@ -26,6 +26,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+test-again: $(READY)  # what failed last, on its own: tells a busy machine from a bug
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
