@@ -20,6 +20,7 @@ GROUP = "shop"
 PARTITIONS = 6
 SESSION_MS = 2_500
 HEARTBEAT_MS = 400
+LONGEST_WAIT_S = 10.0
 BROKER = {
     "group.initial.rebalance.delay.ms": 500,
     "group.min.session.timeout.ms": 1_000,
@@ -91,6 +92,15 @@ class Readers:
 
         self._watch.wait_for(settled, what)
 
+    def _until_uncommitted(self, name: str) -> None:
+        """Until a reader has just written orders and not yet committed them: the moment that a crash repeats."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while time.monotonic() < deadline:
+            lines = self._files[name].read_text().splitlines()
+            if lines and "committed" not in lines[-1]:
+                return
+            time.sleep(0.01)
+
     def _joined(self, name: str, what: str) -> None:
         self._watch.wait_for(lambda view: any(line.text.startswith(f"{name} joins") for line in view.lines), what)
 
@@ -126,6 +136,7 @@ class Readers:
     def _crash(self, name: str) -> int:
         show, watch = self._show, self._watch
         process = self._running.pop(name)
+        self._until_uncommitted(name)
         process.kill()
         killed_ms = time.time_ns() // 1_000_000
         show.scene.gone[name] = "killed"

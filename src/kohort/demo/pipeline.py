@@ -91,7 +91,7 @@ class Pipeline:
         self._until_written(watch)
 
     def _until_written(self, watch: Watch) -> None:
-        """Until the one to be killed has stored something and committed a part of it."""
+        """Until the one to be killed has committed something, and then stored a batch that is not committed yet."""
         mine = next(member.partitions for member in watch.view().members if member.name == SECOND)
         before = watch.committed_now()
         log = self._folder(SECOND) / "_spark_metadata"
@@ -100,14 +100,20 @@ class Pipeline:
             return log.is_dir() and any(view.committed.get(p, 0) > before.get(p, 0) for p in mine)
 
         watch.wait_for(moved, f"{SECOND} writes and commits", START_S)
-        time.sleep(2.5)
+        time.sleep(1.5)
+        batches, deadline = _batches(log), time.monotonic() + START_S
+        while _batches(log) <= batches and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def _crash(self, watch: Watch) -> tuple[dict[int, int], int]:
         self._applications[SECOND].kill()
         killed_ms = time.time_ns() // 1_000_000
         committed = watch.committed_now()
         self._show.scene.gone[SECOND] = "killed"
-        self._show.step(HEARTBEAT, f"kill -9 of {SECOND} with its JVM and workers: nobody says goodbye")
+        self._show.step(
+            HEARTBEAT,
+            f"kill -9 of {SECOND}, its JVM and its workers, right after it wrote a batch: nobody says goodbye",
+        )
         return committed, killed_ms
 
     def _take_over(self, watch: Watch) -> None:
@@ -136,6 +142,11 @@ class Pipeline:
             for folder, rows in said["places"].items()
         ]
         return Result(prove(sold, ends, journals), watch.events(), watch.view(), SECOND, killed_ms)
+
+
+def _batches(log: Path) -> int:
+    """The last batch that Spark's file sink has recorded as written."""
+    return max((int(path.name.partition(".")[0]) for path in log.glob("[0-9]*")), default=-1)
 
 
 def _settled(view: View, names: set[str]) -> bool:

@@ -90,6 +90,7 @@ def _say(show: Show, lines: list[str]) -> None:
 def _verdict(show: Show, *results: Result) -> int:
     proved = all(result.proof.holds for result in results)
     repeated = sum(len(result.proof.twice) for result in results)
-    text = f"Proved: no order was skipped, {repeated:,} were read twice, none of them after its commit."
+    again = f"{repeated:,} were read twice, none of them after its commit" if repeated else "none was read twice"
+    text = f"Proved: no order was skipped, {again}."
     show.say("", text if proved else "NOT PROVED: see above.")
     return 0 if proved else 1

@@ -136,7 +136,7 @@ class Recorder:
 
     def add_text(self, lines: list[str]) -> None:
         """A frame of plain text, such as the summary."""
-        text = Text("\n".join(["", *lines]), overflow="fold")
+        text = Text("\n".join(["", "", *lines]), overflow="fold")
         drawn = self._console.render_lines(text, self._console.options, pad=False)
         rows = [list(Segment.simplify(line)) for line in drawn[: RECORDED_SIZE[1]]]
         self.frames.append((time.monotonic() - self._began, rows))
