@@ -12,10 +12,15 @@ from kohort.demo.watch import MemberView, View
 from kohort.demo.words import STATES, line_for
 
 
-def lines_of(view, width=100):
-    console = Console(width=width, height=32, force_terminal=True, color_system="truecolor")
+def lines_of(view, width=100, height=32):
+    console = Console(width=width, height=height, force_terminal=True, color_system="truecolor")
     scene = Scene("demo", "JOIN_GROUP", "bob joins", gone={"carol": "killed"})
-    return console.render_lines(frame(scene, view, width, 32), console.options.update(width=width), pad=False)
+    return console.render_lines(frame(scene, view, width, height), console.options.update(width=width), pad=False)
+
+
+@pytest.mark.parametrize("height", [24, 25, 32, 50])
+def test_a_frame_fits_the_terminal(height):
+    assert len(lines_of(view(), height=height)) < height
 
 
 def view(state="Stable"):

@@ -23,6 +23,7 @@ LIT = {"Empty": "grey70", "PreparingRebalance": "yellow", "CompletingRebalance":
 TONES = {"good": "green", "bad": "red", "warn": "yellow", "": ""}
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta")
 NARROW = 84
+TALL, SHORT = 11, 7  # of members and rebalances, in lines
 
 
 @dataclass(slots=True)
@@ -49,9 +50,13 @@ def frame(scene: Scene, view: View, width: int, height: int) -> RenderableType:
     middle = Table.grid(expand=True, padding=(0, 1))
     middle.add_column(ratio=9)
     middle.add_column(ratio=11)
-    middle.add_row(_members(scene, view), _timeline(scene, view))
-    lines = max(height - 24, 4)
-    return Group(head, Text(), caption, Text(), _states(view, now, width), middle, _log(scene, view, lines))
+    left = height - 11 - len(caption) // max(width, 1)
+    tall = min(TALL, max(left - 4, SHORT))
+    middle.add_row(_members(scene, view, tall), _timeline(scene, view, tall))
+    shown: list[RenderableType] = [head, Text(), caption, Text(), _states(view, now, width), middle]
+    if left - tall - 3 > 0:
+        shown.append(_log(view, left - tall - 3))
+    return Group(*shown)
 
 
 def _states(view: View, now: float, width: int) -> RenderableType:
@@ -78,7 +83,7 @@ def _state(state: str, view: View, now: float, boxed: bool) -> RenderableType:
     return Panel(text, padding=0, expand=False, border_style=colour if lit or warm else "dim") if boxed else text
 
 
-def _members(scene: Scene, view: View) -> RenderableType:
+def _members(scene: Scene, view: View, height: int) -> RenderableType:
     table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
     table.add_column("member")
     table.add_column("reads partitions")
@@ -94,19 +99,19 @@ def _members(scene: Scene, view: View) -> RenderableType:
         table.add_row(Text("nobody", style="dim"), Text(" ".join(map(str, view.unowned)), style="dim"), "")
     orders = Text(f"{scene.sold:,} orders sold, {view.lag:,} wait to be read", style="dim")
     note = Text("★ leads: divides the partitions for all", style="dim")
-    return Panel(Group(table, Text(), orders, note), title="members", border_style="dim", height=11)
+    return Panel(Group(table, Text(), orders, note), title="members", border_style="dim", height=height)
 
 
-def _timeline(scene: Scene, view: View) -> RenderableType:
+def _timeline(scene: Scene, view: View, height: int) -> RenderableType:
     table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
     table.add_column("gen.", justify="right", no_wrap=True)
     table.add_column("stood still", justify="right", no_wrap=True)
     table.add_column("because", ratio=1)
-    for rebalance in view.rebalances[-7:]:
+    for rebalance in view.rebalances[3 - height :]:
         still = "…" if rebalance.standstill_ms is None else f"{rebalance.standstill_ms:,} ms"
         generation = "…" if rebalance.open else str(rebalance.generation)
         table.add_row(generation, still, Text(cause_of(rebalance), overflow="ellipsis", no_wrap=True))
-    return Panel(table, title="rebalances", border_style="dim", height=11)
+    return Panel(table, title="rebalances", border_style="dim", height=height)
 
 
 def cause_of(rebalance: Rebalance) -> str:
@@ -118,7 +123,7 @@ def cause_of(rebalance: Rebalance) -> str:
     return "; ".join(f"{who} {text}".strip() for who, text in said.items())
 
 
-def _log(scene: Scene, view: View, count: int) -> RenderableType:
+def _log(view: View, count: int) -> RenderableType:
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(no_wrap=True, style="dim cyan", width=16)
     table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
