@@ -16,7 +16,6 @@ from kohort.coordinator.classic.group import Group
 from kohort.coordinator.context import Context
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import ReplyStored
-from kohort.coordinator.timers import TimerQueue
 from kohort.protocol.errors import ErrorCode
 from kohort.storage.memory import MemoryLog
 from kohort.storage.producers import ProducerStates
@@ -169,14 +168,6 @@ def _leak_fetches(original: Any) -> Any:
     return remove
 
 
-def _leak_timers(original: Any) -> Any:
-    def set(self: TimerQueue, deadline: Any, at_ms: int) -> None:
-        deadline.entry_ms = None
-        original(self, deadline, at_ms)
-
-    return set
-
-
 def _leave_without_rebalance(original: Any) -> Any:
     def remove(context: Any, group: Any, left: Any, request: Any, response: Any) -> bool:
         return False
@@ -206,5 +197,4 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("the disk lies about syncs", MemoryLog, "flush_async", _lying_disk),
     Mutation("show what is not on disk", SegmentedLog, "high_watermark", _no_high_watermark),
     Mutation("forget that fetches are done", Purgatory, "_remove", _leak_fetches),
-    Mutation("never reuse a timer entry", TimerQueue, "set", _leak_timers),
 )
