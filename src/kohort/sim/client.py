@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kohort.sim.network import Link
     from kohort.sim.world import World
 
-CONNECT_BACKOFF_MS = 50
+CONNECT_BACKOFF_MS, CONNECT_BACKOFF_MAX_MS = 50, 1_000
 RESPONSES = {int(api): api for api in ApiKey}
 
 
@@ -42,6 +42,7 @@ class Channel:
         self._correlation_id = 0
         self._splitter = FrameSplitter()
         self._life = 0
+        self._failures = 0
 
     def request(
         self,
@@ -83,6 +84,7 @@ class Channel:
     def _opened(self, link: Link) -> None:
         self._link = link
         self._opening = False
+        self._failures = 0
         queue, self._queue = self._queue, []
         for correlation_id in queue:
             if correlation_id in self._pending:
@@ -109,7 +111,9 @@ class Channel:
             self.close("a request timed out")
 
     def _broken(self, reason: str) -> None:
-        self._world.scheduler.after(CONNECT_BACKOFF_MS, self._fail_all, self._forget(), reason)
+        backoff_ms = min(CONNECT_BACKOFF_MS << min(self._failures, 5), CONNECT_BACKOFF_MAX_MS)
+        self._failures += 1
+        self._world.scheduler.after(backoff_ms, self._fail_all, self._forget(), reason)
 
     def _forget(self) -> list[Pending]:
         self._life += 1

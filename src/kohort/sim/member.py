@@ -280,7 +280,8 @@ class SimMember:
     def _after_answer(self) -> None:
         if self.leaving:
             self._act()
-        self._pump()
+        if self._asking is None and self.fetcher.initializing():
+            self._pump()
 
     def _arm(self) -> None:
         due = self.member.next_deadline()
@@ -326,6 +327,7 @@ class SimMember:
             if tp in self.fetcher.initializing():
                 self._world.trace.started_at(self, tp, None if committed is None else committed.offset)
         self.fetcher.committed(effect.offsets)
+        self._scheduler.after(0, self._pump)
 
     def _ask_again(self, fetch_id: int) -> None:
         if fetch_id == self._asking and not self._postponed(self._ask_again, fetch_id):

@@ -19,7 +19,7 @@ class Options:
     topics: int = 3
     max_partitions: int = 8
     producers: int = 2
-    produce_every_ms: int = 1000
+    produce_every_ms: int = 2000
     assignors: tuple[str, ...] = ("cooperative-sticky",)
     static_share: float = 0.3
     manual_commit_share: float = 0.5
@@ -58,7 +58,7 @@ class Options:
             topics=random.randint(1, 3),
             max_partitions=random.choice([2, 4, 8]),
             producers=random.randint(1, 2),
-            produce_every_ms=random.choice([500, 1000, 2500]),
+            produce_every_ms=random.choice([1000, 2000, 4000]),
             assignors=tuple(random.choice(ASSIGNORS) for _ in range(3)),
             static_share=random.choice([0.0, 0.3, 1.0]),
             manual_commit_share=random.choice([0.0, 0.5, 1.0]),

@@ -34,6 +34,7 @@ class Slot:
         self._topics = world.random_topics(random)
         self._lives = 0
         self._away = False
+        self._retired = False
         self.member: SimMember | None = None
         self.doubles: list[SimMember] = []
 
@@ -55,6 +56,8 @@ class Slot:
 
     def recover(self) -> None:
         """Fill the slot unless somebody lives in it, the new one or the old."""
+        if self._retired:
+            return
         if not self.alive and (left := self.lives):
             self.member = left[-1]
         self.doubles = [double for double in self.doubles if double.alive and double is not self.member]
@@ -104,6 +107,8 @@ class Slot:
             self.member.resubscribe(topics)
 
     def close(self) -> None:
+        """Leave for good."""
+        self._retired = True
         for one in self.lives:
             one.leave()
 
@@ -225,6 +230,9 @@ class World:
         scheduler.run(START_MS + int(options.minutes * 60_000))
         nemesis.stop()
         self._heal()
+        self._settle()
+        for slot in self.slots[::2]:
+            slot.close()
         self._settle()
         self._close()
         self.trace.finished(self)
