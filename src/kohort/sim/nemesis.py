@@ -50,6 +50,8 @@ class Nemesis:
         self._schedule(name, every_ms, strike)
 
     def _crash_broker(self) -> None:
+        if not self._active:
+            return
         broker = self._world.broker
         broker.crash(power_loss=self._random.random() < self._world.options.power_loss_share)
         self._world.scheduler.after(self._random.choice([100, 2_000, 15_000]), broker.start)
