@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.client.types import TopicPartition
+from kohort.protocol.messages import OffsetFetchRequest
 from kohort.sim.member import SimMember
 from kohort.sim.trace import Checker, CommitAttempt
 
@@ -21,6 +22,12 @@ class HandOver(Checker):
         self._ahead: dict[Key, set[int]] = {}
         self._sent: dict[Key, int] = {}
         self._acked: dict[Key, int] = {}
+        self._acked_then: dict[str, dict[Key, int]] = {}  # by client, when its last OffsetFetch was answered
+
+    def answered(self, coordinator: Any, call: Any, message: Any, response: Any) -> None:
+        """A member that stalls may act late on an answer; it is judged by what was acknowledged when that was given."""
+        if isinstance(message, OffsetFetchRequest):
+            self._acked_then[call.client_id] = dict(self._acked)
 
     def processed(self, member: SimMember, tp: TopicPartition, offset: int, value: bytes) -> None:
         key = (member.group_id, tp)
@@ -53,8 +60,9 @@ class HandOver(Checker):
         key, start = (member.group_id, tp), committed or 0
         if start > self._sent.get(key, 0):
             self.fail(f"{member} starts {tp} at {start}, nobody in {member.group_id} committed that far")
-        if start < self._acked.get(key, 0):
-            self.fail(f"{member} starts {tp} at {start}, {self._acked[key]} was acknowledged before")
+        acked = self._acked_then[member.name].get(key, 0)
+        if start < acked:
+            self.fail(f"{member} starts {tp} at {start}, {acked} was acknowledged before")
 
     def settled(self, world: Any) -> None:
         """With all faults over, everything that was produced has been processed by every group that subscribes."""
