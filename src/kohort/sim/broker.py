@@ -73,7 +73,7 @@ class SimBroker:
             self.store,
             random_bytes=self._random.randbytes,
             groups=lambda core: ObservedGroups(core, self._world),
-            wake=self._wake,
+            wake=self._end_turn_soon,
         )
         self.core.host, self.core.port = "broker", 9092
         self.core.start(self._scheduler.now_ms)
@@ -158,9 +158,6 @@ class SimBroker:
             action(*arguments)
 
     # Turns.
-
-    def _wake(self) -> None:
-        self._end_turn_soon()
 
     def _end_turn_soon(self) -> None:
         if not self._turn_open:

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from kohort.sim import checkers
-from kohort.sim.mutations import MUTATIONS, Mutation
+from kohort.sim.mutations import Mutation
 from kohort.sim.options import Options
 from kohort.sim.trace import Checker, CheckFailed
 from kohort.sim.world import START_MS, World
@@ -123,8 +123,3 @@ def hunt(mutation: Mutation, seeds: Iterable[int], only: type[Checker] | None = 
             if not result.passed:
                 return Caught(mutation, seed, result.failure or "")
     return Caught(mutation, None, "not caught")
-
-
-def hunt_all(seeds: Iterable[int], **overrides: Any) -> list[Caught]:
-    wanted = list(seeds)
-    return [hunt(mutation, wanted, **overrides) for mutation in MUTATIONS]
