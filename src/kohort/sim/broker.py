@@ -11,7 +11,7 @@ from kohort.broker.connection import Connection
 from kohort.broker.core import Core
 from kohort.broker.groups import GroupService
 from kohort.sim.network import Link
-from kohort.sim.scheduler import Event
+from kohort.sim.scheduler import Event, Stall
 from kohort.storage.memory import MemoryLog
 from kohort.storage.store import MemoryStore
 
@@ -55,7 +55,7 @@ class SimBroker:
         self._links: dict[Connection, Link] = {}
         self._turn_open = False
         self._timer: Event | None = None
-        self._stalled_until_ms = 0
+        self._stall = Stall(world.scheduler)
         self._epoch = 0  # of this life: what was scheduled in an earlier one no longer counts
 
     @property
@@ -89,7 +89,7 @@ class SimBroker:
         self._epoch += 1
         self._turn_open = False
         self._timer = None
-        self._stalled_until_ms = 0
+        self._stall.forget()
         self.store.crash(lose_unflushed=power_loss)
         for log in self.store.logs.values():
             assert isinstance(log, MemoryLog)
@@ -102,7 +102,8 @@ class SimBroker:
                 self._scheduler.after(self._world.network.delay_ms(), link.on_closed, "the broker is gone")
 
     def stall(self, duration_ms: int) -> None:
-        self._stalled_until_ms = max(self._stalled_until_ms, self._scheduler.now_ms + duration_ms)
+        """The process does nothing; what arrives waits in its buffers."""
+        self._stall.lasts(duration_ms)
 
     # The disk.
 
@@ -136,7 +137,7 @@ class SimBroker:
         return True
 
     def receive(self, link: Link, data: bytes) -> None:
-        if self._postponed(self.receive, link, data) or self.core is None:
+        if self._stall.holds(self.receive, link, data) or self.core is None:
             return
         self.core.receive(link.connection, data[4:], self._scheduler.now_ms)
         self._end_turn_soon()
@@ -145,17 +146,6 @@ class SimBroker:
         if self.core is not None and self._links.pop(link.connection, None) is not None:
             self.core.connection_lost(link.connection, self._scheduler.now_ms)
             self._end_turn_soon()
-
-    def _postponed(self, action: Any, *arguments: Any) -> bool:
-        """A stalled process does nothing; what arrives waits in its buffers."""
-        if self._scheduler.now_ms >= self._stalled_until_ms:
-            return False
-        self._scheduler.at(self._stalled_until_ms, self._resumed, self._epoch, action, arguments)
-        return True
-
-    def _resumed(self, epoch: int, action: Any, arguments: tuple[Any, ...]) -> None:
-        if epoch == self._epoch:
-            action(*arguments)
 
     # Turns.
 
@@ -167,7 +157,7 @@ class SimBroker:
     def _end_turn(self, epoch: int) -> None:
         if epoch != self._epoch or self.core is None:
             return
-        if self._postponed(self._end_turn, epoch):
+        if self._stall.holds(self._end_turn, epoch):
             return
         self._turn_open = False
         core, now_ms = self.core, self._scheduler.now_ms
@@ -198,7 +188,7 @@ class SimBroker:
     def _on_time(self, epoch: int) -> None:
         if epoch != self._epoch or self.core is None:
             return
-        if self._postponed(self._on_time, epoch):
+        if self._stall.holds(self._on_time, epoch):
             return
         self._timer = None
         self.core.on_time(self._scheduler.now_ms)

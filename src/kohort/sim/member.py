@@ -30,7 +30,7 @@ from kohort.client.fetcher import Fetcher, FetcherConfig, NodeRequest
 from kohort.client.member import Member, MemberConfig
 from kohort.protocol.messages import MetadataRequest, OffsetCommitRequest
 from kohort.sim.client import Channel
-from kohort.sim.scheduler import Event
+from kohort.sim.scheduler import Event, Stall
 from kohort.sim.trace import CommitAttempt
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class SimMember:
         self._metadata_stale = False
         self._metadata_at_ms = -BACKOFF_MS
         self._metadata_timer: Event | None = None
-        self._stalled_until_ms = 0
+        self._stall = Stall(self._scheduler)
         self._no_poll_until_ms = 0
 
     @property
@@ -127,7 +127,7 @@ class SimMember:
 
     def stall(self, duration_ms: int) -> None:
         """The whole process stands still: no polls, no heartbeats, nothing read from the network."""
-        self._stalled_until_ms = self.now_ms + duration_ms
+        self._stall.lasts(duration_ms)
 
     def poll_late(self, duration_ms: int) -> None:
         """The application is busy; heartbeats go on."""
@@ -139,12 +139,7 @@ class SimMember:
             self._apply(self.member.subscribe(topics, self.now_ms))
 
     def _postponed(self, action: Any, *arguments: Any) -> bool:
-        if not self.alive:
-            return True
-        if self.now_ms < self._stalled_until_ms:
-            self._scheduler.at(self._stalled_until_ms, action, *arguments)
-            return True
-        return False
+        return not self.alive or self._stall.holds(action, *arguments)
 
     # The application.
 

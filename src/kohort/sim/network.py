@@ -139,8 +139,9 @@ class Network:
         self._partitioned.setdefault(host, [])
 
     def heal(self, host: str) -> None:
+        """What was held back arrives at once and in order, before anything that was sent later."""
         for action, arguments in self._partitioned.pop(host, []):
-            self.scheduler.after(self.delay_ms(), action, *arguments)
+            action(*arguments)
 
     def heal_all(self) -> None:
         for host in list(self._partitioned):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
@@ -48,3 +49,40 @@ class Scheduler:
             self.happened += 1
             event.action(*event.arguments)
         self.now_ms = until_ms
+
+
+class Stall:
+    """A process that may stand still: whatever it was about to do waits, in order, until it goes on."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._until_ms = 0
+        self._held: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._going_on = False
+
+    def lasts(self, duration_ms: int) -> None:
+        self._until_ms = max(self._until_ms, self._scheduler.now_ms + duration_ms)
+
+    def forget(self) -> None:
+        """The process is gone, and what it was about to do with it."""
+        self._until_ms = 0
+        self._held.clear()
+
+    def holds(self, action: Callable[..., Any], *arguments: Any) -> bool:
+        """Whether this has to wait; then it is done later."""
+        if self._going_on or (self._scheduler.now_ms >= self._until_ms and not self._held):
+            return False
+        if not self._held:
+            self._scheduler.at(self._until_ms, self._go_on)
+        self._held.append((action, arguments))
+        return True
+
+    def _go_on(self) -> None:
+        if self._held and self._scheduler.now_ms < self._until_ms:
+            self._scheduler.at(self._until_ms, self._go_on)
+            return
+        self._going_on = True
+        while self._held:
+            action, arguments = self._held.popleft()
+            action(*arguments)
+        self._going_on = False
