@@ -107,7 +107,7 @@ class World:
         """Append, then replay, then tell: the order that the broker keeps."""
         if not self.store_error:
             log = self.log[append.partition]
-            self.coordinator.replay_append(append, len(log), self.now_ms)
+            self.coordinator.replay_appends(append.partition, [append], len(log), self.now_ms)
             log += append.records
         return self.coordinator.stored(append.token, self.store_error, self.now_ms)
 

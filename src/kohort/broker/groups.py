@@ -37,6 +37,7 @@ logger = logging.getLogger("kohort.groups")
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # what FindCoordinator can ask for; there are no share groups here
 _NO_NODE = (-1, "", -1)
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class CatalogTopics:
@@ -65,6 +66,8 @@ class GroupService:
         self._loader = GroupLoader(self.coordinator)
         self._now_ms = 0
         self._lines = event_log.EventLines()
+        self._unpublished: list[GroupEvent] = []  # of this turn, for the topic of events
+        self._publishes: bool = core.config["kohort.group.events.topic.enable"]
         self._bodies: dict[int, bytes] = {}  # of shared responses, which live for ever: their ids are their names
 
     def _new_uuid(self) -> str:
@@ -159,13 +162,18 @@ class GroupService:
             else:
                 core.reply(call, response)
         if effects.events:
-            self._publish(now_ms)
+            happened, effects.events = effects.events, []
+            self._report(happened)
+            if self._publishes:
+                self._unpublished += happened
 
     # ---- records
 
     def collect(self, now_ms: int) -> None:
         """One batch per partition of what the turn wants stored."""
         effects = self._effects
+        if self._unpublished:
+            self._publish()
         if not effects.appends:
             return
         appends, effects.appends = effects.appends, []
@@ -203,11 +211,9 @@ class GroupService:
         if append.error:
             self._fail(append.token, append.error, now_ms)
             return
-        coordinator, effects, offset = self.coordinator, self._effects, append.base_offset
+        coordinator, effects = self.coordinator, self._effects
         if coordinator.is_loaded(append.partition.index):
-            for group_append in append.token:
-                coordinator.replay_append(group_append, offset, now_ms)
-                offset += len(group_append.records)
+            coordinator.replay_appends(append.partition.index, append.token, append.base_offset, now_ms)
         for group_append in append.token:
             coordinator.stored(group_append.token, 0, now_ms, effects)
         if self._core.meter is not None:
@@ -221,11 +227,8 @@ class GroupService:
 
     # ---- events
 
-    def _publish(self, now_ms: int) -> None:
-        happened, self._effects.events = self._effects.events, []
-        self._report(happened)
-        if not self._core.config["kohort.group.events.topic.enable"]:
-            return
+    def _publish(self) -> None:
+        happened, self._unpublished = self._unpublished, []
         try:
             topic = self._core.topics.by_name.get(EVENTS_TOPIC) or self._core.topics.create(EVENTS_TOPIC, 1)
         except KafkaError as error:
@@ -234,7 +237,7 @@ class GroupService:
         by_partition: dict[int, list[Record]] = {}
         for event in happened:
             records = by_partition.setdefault(partition_for(event.group_id, len(topic.partitions)), [])
-            value = json.dumps(event.to_dict(), separators=(",", ":")).encode()
+            value = _to_json(event.to_dict()).encode()
             records.append(Record(len(records), event.at_ms, event.group_id.encode(), value))
         for index, records in by_partition.items():
             data = build_batch(records)

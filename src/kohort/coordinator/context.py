@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from kohort.coordinator import events
 from kohort.coordinator.classic.group import Group, Member
 from kohort.coordinator.classic.states import GroupState
-from kohort.coordinator.effects import Append, Effects, GroupRequest, Reply
+from kohort.coordinator.effects import Append, Effects, GroupRequest
 from kohort.coordinator.events import GroupEvent
 from kohort.coordinator.records import Change, encode
 from kohort.coordinator.timers import TimerQueue
@@ -58,7 +58,7 @@ class Context:
         self.effects = Effects()
 
     def reply(self, request: GroupRequest, response: Any) -> None:
-        self.effects.replies.append(Reply(request.token, response))
+        self.effects.replies.append((request.token, response))
 
     def append(self, partition: int, changes: list[Change], then: Any) -> None:
         self.effects.appends.append(Append(partition, [encode(change) for change in changes], changes, then))

@@ -1,7 +1,7 @@
 """The group coordinator: dispatch only. Requests, time and stored appends go in, Effects come out.
 
     effects = coordinator.handle(request, now_ms)          # appends, and replies that need none
-    ...append each, then coordinator.replay_append(append, base_offset)
+    ...append each, then coordinator.replay_appends(partition, appends, base_offset, now_ms)
     effects = coordinator.stored(append.token, NONE, now_ms)   # the replies that waited for it
 
 One owner, no locks, no clock, no I/O. A partition of `__consumer_offsets` is served from `load_finished` to `unload`.
@@ -23,7 +23,6 @@ from kohort.coordinator.effects import (
     GroupRequest,
     GroupsDeleted,
     GroupsTombstoned,
-    Reply,
     ReplyStored,
     StaticMemberStored,
     SyncStored,
@@ -90,7 +89,7 @@ class Coordinator:
         """An append is in the log and replayed, or has failed with the error of the log."""
         then = token
         if type(then) is ReplyStored and not error and effects is not None:
-            effects.replies.append(Reply(then.request.token, then.response))
+            effects.replies.append((then.request.token, then.response))
             return effects
         context = self._begin(now_ms, effects)
         code = append_error(error) if error else NONE
@@ -124,15 +123,17 @@ class Coordinator:
         else:
             shard.apply_bytes(key, value, now_ms, offset, producer_id)
 
-    def replay_append(self, append: Append, base_offset: int, now_ms: int) -> None:
-        """`replay` for each record of an append, without parsing again what was encoded a moment ago."""
-        shard = self._shards[append.partition]
-        for change in append.changes:
-            if type(change) is OffsetCommit:
-                shard.apply_offset(change, now_ms, base_offset)
-            else:
-                shard.apply(change, now_ms, base_offset)
-            base_offset += 1
+    def replay_appends(self, partition: int, appends: Iterable[Append], base_offset: int, now_ms: int) -> None:
+        """`replay` for each record of a batch, without parsing again what was encoded a moment ago."""
+        shard = self._shards[partition]
+        apply_offset = shard.apply_offset
+        for append in appends:
+            for change in append.changes:
+                if type(change) is OffsetCommit:
+                    apply_offset(change, now_ms, base_offset)
+                else:
+                    shard.apply(change, now_ms, base_offset)
+                base_offset += 1
 
     def replay_marker(self, partition: int, producer_id: int, committed: bool, now_ms: int) -> None:
         """The end of a transaction in the log."""

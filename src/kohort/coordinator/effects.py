@@ -5,13 +5,14 @@ replies that depend on them leave (`Coordinator.stored` produces those).
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import ErrorCode
 
 
-class GroupRequest(NamedTuple):
+@dataclass(slots=True, eq=False)
+class GroupRequest:
     """A request of a client; `token` is the broker's own name for it and comes back in its Reply."""
 
     token: Any
@@ -38,9 +39,8 @@ class Append:
         return f"Append(partition={self.partition}, changes={self.changes}, then={self.token})"
 
 
-class Reply(NamedTuple):
-    token: Any
-    response: Any
+Reply = tuple[Any, Any]
+"""The token of a request and the response to it."""
 
 
 class Effects:
@@ -72,7 +72,8 @@ def share(response: Any) -> Any:
 # What the coordinator does when an append is stored, or has failed: plain values, one class a case, the append's token.
 
 
-class ReplyStored(NamedTuple):
+@dataclass(slots=True, eq=False)
+class ReplyStored:
     """Answer the request with what is ready, or with the error."""
 
     request: GroupRequest

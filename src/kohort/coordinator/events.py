@@ -6,6 +6,7 @@ it, counts it and may produce it to `__kohort_group_events`. Nothing here decide
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 STORY_LENGTH = 64
@@ -26,12 +27,17 @@ class GroupEvent:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `type` first, empty fields left out."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"type": self.type} | {name: _plain(value) for name, value in values.items() if value not in (None, "")}
+        plain: dict[str, Any] = {"type": self.type}
+        for name in _field_names(type(self)):
+            value = getattr(self, name)
+            if value is not None and value != "":
+                plain[name] = list(value) if isinstance(value, tuple) else value
+        return plain
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+@cache
+def _field_names(kind: type[GroupEvent]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -48,18 +48,16 @@ def commit(
     context: Context, request: GroupRequest, partition: int, group: Group | None, unavailable: ErrorCode
 ) -> None:
     """Partitions that do not exist are refused one by one; the rest stand or fall together."""
-    message = request.message
-    known, unknown = _all_known(context, request), []
-    if known is None:
-        known, unknown = _known_topics(context, request)
-        if not known:
-            return context.reply(request, OffsetCommitResponse(topics=unknown))
+    known, unknown = _known_topics(context, request)
+    if not known:
+        return context.reply(request, OffsetCommitResponse(topics=unknown))
     error = unavailable or commit_error(context, request, group)
     if error:
         if not unavailable:
             _commit_refused(context, request, error)
         topics = commit_error_topics(known, error)
         return context.reply(request, OffsetCommitResponse(topics=_merge(unknown, topics)))
+    message = request.message
     if group is None:
         context.groups[message.group_id] = Group(message.group_id, partition, context.now_ms)
     records, changes, refused = _commit_records(context, message, known)
@@ -76,42 +74,26 @@ def commit(
 _Known = tuple[str, bytes, list[Any]]  # name, topic id, the request's partitions
 
 
-def _all_known(context: Context, request: GroupRequest) -> list[_Known] | None:
-    """The usual case: topics by name that are there with all their partitions. None where it takes a closer look."""
-    if request.version >= TOPIC_ID_VERSION:
-        return None
-    known: list[_Known] = []
-    by_name = context.topics.by_name
-    for topic in request.message.topics:
-        found = by_name(topic.name)
-        if found is None:
-            return None
-        topic_id, count = found
-        partitions = topic.partitions
-        for p in partitions:
-            if not 0 <= p.partition_index < count:
-                return None
-        known.append((topic.name, topic_id, partitions))
-    return known
-
-
 def _known_topics(context: Context, request: GroupRequest) -> tuple[list[_Known], list[Any]]:
     by_id = request.version >= TOPIC_ID_VERSION
+    topics = context.topics
     known: list[_Known] = []
     unknown: list[Any] = []
     for topic in request.message.topics:
         partitions = topic.partitions
-        name = context.topics.by_id(topic.topic_id) if by_id else topic.name
-        found = context.topics.by_name(name) if name is not None else None
+        name = topics.by_id(topic.topic_id) if by_id else topic.name
+        found = topics.by_name(name) if name is not None else None
         if found is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             unknown += commit_error_topics([(topic.name, topic.topic_id, partitions)], error)
             continue
         topic_id, count = found
-        missing = [p for p in partitions if not 0 <= p.partition_index < count]
-        if missing:
-            unknown += commit_error_topics([(name, topic_id, missing)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            partitions = [p for p in partitions if 0 <= p.partition_index < count]
+        for p in partitions:
+            if not 0 <= p.partition_index < count:
+                missing = [p for p in partitions if not 0 <= p.partition_index < count]
+                unknown += commit_error_topics([(name, topic_id, missing)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                partitions = [p for p in partitions if 0 <= p.partition_index < count]
+                break
         if partitions:
             known.append((name, topic_id, partitions))
     return known, unknown

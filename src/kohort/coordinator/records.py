@@ -5,6 +5,7 @@ value with its version (offset commits 4, or 1 with an expiry of their own; grou
 state is replay.py's business.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
@@ -94,7 +95,8 @@ class StoredGroup(NamedTuple):
     members: tuple[StoredMember, ...]
 
 
-class OffsetCommit(NamedTuple):
+@dataclass(slots=True)
+class OffsetCommit:
     group_id: str
     topic: str
     partition: int

@@ -225,8 +225,9 @@ static void read_batch(const uint8_t *p, int64_t pos, int64_t size, batch_t *bat
     batch->count = (int32_t)be32(p + 57);
 }
 
-/* Finds complete batches that may hold offsets of [from, to), from `pos` on, until max_rows or max_bytes is reached or
- * `capacity` batches are found. Returns how many, or an error; result->next_pos then is where the bad batch starts. */
+/* Finds complete batches that may hold offsets of [from, to), from `pos` on: at least one, then as many as max_rows
+ * allows, until max_bytes is reached or `capacity` batches are found. Returns how many, or an error; result->next_pos
+ * then is where the bad batch starts. */
 EXPORT int64_t kohort_scan(const uint8_t *buf, int64_t len, int64_t pos, int64_t from, int64_t to, int64_t max_rows,
                            int64_t max_bytes, int64_t check_crc, batch_t *out, int64_t capacity, scan_t *result) {
     int64_t found = 0;
@@ -251,6 +252,7 @@ EXPORT int64_t kohort_scan(const uint8_t *buf, int64_t len, int64_t pos, int64_t
         pos += size;
         if (batch->last_offset < from) { result->next_pos = pos; continue; }
         if (batch->base_offset >= to) { result->next_pos = pos; result->done = 1; break; }
+        if (found && batch->count > max_rows - result->rows) break;
         if (check_crc && crc32c(p + 21, size - 21) != be32(p + 17)) return ERR_CRC;
         if (batch->count < 0) return ERR_COUNT;
         result->next_pos = pos;

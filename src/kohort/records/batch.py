@@ -370,13 +370,10 @@ def build_key_values(
     parts: list[bytes] = []
     for delta, (key, value) in enumerate(pairs):
         offset, key_size = encode_varint(delta), encode_varint(len(key))
-        size = 3 + len(offset) + len(key_size) + len(key)
-        if value is None:
-            parts += (encode_varint(size + 1), b"\x00\x00", offset, key_size, key, NULL, b"\x00")
-        else:
-            value_size = encode_varint(len(value))
-            size += len(value_size) + len(value)
-            parts += (encode_varint(size), b"\x00\x00", offset, key_size, key, value_size, value, b"\x00")
+        value_size = NULL if value is None else encode_varint(len(value))
+        value = value or b""
+        size = 3 + len(offset) + len(key_size) + len(key) + len(value_size) + len(value)
+        parts += (encode_varint(size), b"\x00\x00", offset, key_size, key, value_size, value, b"\x00")
     body: Buffer = b"".join(parts)
     if compression != Compression.NONE:
         body = compress(compression, body)

@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 )
 DEFAULT_COLUMNS = tuple(name for name in SCHEMA.names if name != "headers")
 
-_SHARED_ROWS = DEFAULT_MAX_ROWS
+_SHARED_ROWS = 2 * DEFAULT_MAX_ROWS
 _MAX_MICROSECONDS = (2**63 - 1) // 1000
 
 

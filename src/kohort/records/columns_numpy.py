@@ -39,12 +39,12 @@ def decode_plainly(buf: Buffer, wanted: Wanted, names: Sequence[str]) -> Iterato
         source = decompress_view(header.compression, body, min(wanted.max_size, MAX_SOURCE // 2))
         if header.record_count * MIN_RECORD_SIZE > len(source):
             raise CorruptBatch(f"{len(source)} bytes cannot hold {header.record_count} records")
+        if group and (rows + header.record_count > wanted.max_rows or size >= GROUP_BYTES):
+            yield _decode_group(group, wanted, names)
+            group, rows, size = [], 0, 0
         group.append((header, source))
         rows += header.record_count
         size += len(source)
-        if rows >= wanted.max_rows or size >= GROUP_BYTES:
-            yield _decode_group(group, wanted, names)
-            group, rows, size = [], 0, 0
     if group:
         yield _decode_group(group, wanted, names)
 

@@ -10,6 +10,7 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Connection
 from kohort.broker.core import Core
 from kohort.broker.groups import GroupService
+from kohort.coordinator.events import GroupEvent
 from kohort.sim.network import Link
 from kohort.sim.scheduler import Event, Stall
 from kohort.storage.memory import MemoryLog
@@ -37,10 +38,10 @@ class ObservedGroups(GroupService):
             self._world.trace.answered(self.coordinator, call, self._asked.pop(call, None), response)
         super()._answer(now_ms)
 
-    def _publish(self, now_ms: int) -> None:
-        for event in self._effects.events:
+    def _report(self, happened: list[GroupEvent]) -> None:
+        for event in happened:
             self._world.trace.group_event(event)
-        super()._publish(now_ms)
+        super()._report(happened)
 
 
 class SimBroker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,10 @@ from kohort.client.types import TopicPartition
 LATEST = -1
 EARLIEST = -2
 TASK_OFFSETS = 32_768
-"""Ranges are read by one task together up to so many offsets, one Arrow batch's worth."""
+"""Ranges are read by one task together up to so many offsets, which cost less to read than a task does."""
+TASK_OFFSETS_MOST = 1_000_000
+"""Where the number of cores is known, ranges also share a task to get one for each core, but only up to so many offsets:
+about a second's work, so that tasks still even out among cores."""
 
 Ranges = dict[TopicPartition, tuple[int, int]]
 
@@ -147,7 +151,7 @@ def share(available: Mapping[TopicPartition, int], limit: int) -> dict[TopicPart
     return shares
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Piece:
     """Offsets [first, stop) of one partition, read by one task."""
 
@@ -178,28 +182,34 @@ def _cut(tp: TopicPartition, first: int, stop: int, parts: int) -> Iterable[Piec
         yield Piece(tp.topic, tp.partition, begin, end)
 
 
-def gather(
-    pieces: list[Piece], min_partitions: int | None = None, enough: int = TASK_OFFSETS
-) -> list[tuple[Piece, ...]]:
-    """Small pieces in one task together: a Python task costs Spark far more than reading a few records."""
-    tasks: list[list[Piece]] = []
-    filled = enough
-    for piece in pieces:
-        size = piece.stop - piece.first
-        if filled + size > enough:
-            tasks.append([])
-            filled = 0
-        tasks[-1].append(piece)
-        filled += size
-    if min_partitions and len(tasks) < min_partitions:
-        return [(piece,) for piece in pieces]
-    return [tuple(task) for task in tasks]
+def gather(pieces: list[Piece], count: int) -> list[tuple[Piece, ...]]:
+    """Pieces as `count` tasks of about the same size: the largest first, each to the task with the least so far."""
+    loads = [(0, number) for number in range(min(count, len(pieces)))]
+    tasks: list[list[Piece]] = [[] for _ in loads]
+    for piece in sorted(pieces, key=lambda piece: piece.first - piece.stop):
+        load, number = loads[0]
+        tasks[number].append(piece)
+        heapq.heapreplace(loads, (load + piece.stop - piece.first, number))
+    return sorted(tuple(sorted(task)) for task in tasks)
 
 
 def plan_tasks(
-    ranges: Ranges, min_partitions: int | None = None, max_records: int | None = None
+    ranges: Ranges,
+    min_partitions: int | None = None,
+    max_partitions: int | None = None,
+    max_records: int | None = None,
+    cores: int | None = None,
 ) -> list[tuple[Piece, ...]]:
-    """What each task of a batch reads."""
-    return gather(
-        split(ranges, min_partitions, max_records), min_partitions, min(max_records or TASK_OFFSETS, TASK_OFFSETS)
-    )
+    """What each task of a batch reads: a Python task costs Spark far more than reading a few records.
+
+    One Kafka partition is read in order by one task unless the user asks for more tasks or smaller ones.
+    """
+    pieces = split(ranges, min_partitions, max_records)
+    total = sum(piece.stop - piece.first for piece in pieces)
+    enough = max(min(-(-total // cores), TASK_OFFSETS_MOST), TASK_OFFSETS) if cores else TASK_OFFSETS
+    count = max(-(-total // enough), sum(piece.stop - piece.first >= enough for piece in pieces), min_partitions or 0)
+    tasks = gather(pieces, min(count, max_partitions or count))
+    while max_records and any(sum(p.stop - p.first for p in task) > max_records for task in tasks):
+        count += 1
+        tasks = gather(pieces, count)
+    return tasks
