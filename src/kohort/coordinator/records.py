@@ -281,7 +281,7 @@ def _check_group(value: GroupMetadataValue) -> None:
 # ---- which partition
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=1_024)
 def partition_for(group_id: str, partitions: int) -> int:
     """Kafka's `Utils.abs(groupId.hashCode) % partitions`, where abs of the smallest int is 0."""
     return abs_java_hash(group_id) % partitions

@@ -195,7 +195,7 @@ class Group:
             assert member.instance_id not in self.static_members, member.instance_id
             self.static_members[member.instance_id] = member.member_id
         if not self.members:
-            self.protocol_type = protocol_type
+            self.protocol_type = None if protocol_type is None else intern(protocol_type)
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member

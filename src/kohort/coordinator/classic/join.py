@@ -4,6 +4,7 @@ Kafka parks a join in a purgatory; here it is parked in its member, and the grou
 delayed operation. `try_complete_join` is tryComplete, `complete_join` onComplete, `on_join_timer` onExpiration.
 """
 
+from sys import intern
 from typing import Any
 
 from kohort.coordinator import events
@@ -153,18 +154,18 @@ def _rejoin(
 
 def _add_member(context: Context, group: Group, request: GroupRequest, protocols: Protocols, member_id: str) -> None:
     message = request.message
-    pending = group.pending_members.get(member_id)
-    if pending is not None:
-        pending.cancel()
+    heartbeat = group.pending_members.get(member_id) or Deadline(
+        TimerKind.DELAYED_HEARTBEAT, group.group_id, member_id
+    )
     member = Member(
-        member_id,
+        heartbeat.member_id,
         message.group_instance_id,
         request.client_id,
         request.client_host,
         message.rebalance_timeout_ms,
         message.session_timeout_ms,
         protocols,
-        Deadline(TimerKind.DELAYED_HEARTBEAT, group.group_id, member_id),
+        heartbeat,
     )
     member.is_new = True
     if group.state is PREPARING_REBALANCE and group.previous_state is EMPTY:
@@ -318,7 +319,7 @@ def complete_join(context: Context, group: Group) -> None:
     group.next_generation(context.now_ms)
     if group.state is EMPTY:
         return _store_empty_group(context, group)
-    context.state_changed(group, f"{len(group.members)} members joined")
+    context.state_changed(group, intern(f"{len(group.members)} members joined"))
     context.event(
         group,
         events.GenerationStarted,

@@ -106,7 +106,7 @@ def _store_assignment(context: Context, group: Group, message: Any) -> None:
     context.append(
         group.partition,
         [GroupMetadata(group.group_id, group.to_stored(assignment))],
-        SyncStored(group.group_id, group.generation, message.member_id),
+        SyncStored(group.group_id, group.generation, group.leader_id),
     )
 
 
