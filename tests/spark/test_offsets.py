@@ -31,6 +31,10 @@ def test_a_checkpoint_of_another_source_is_refused(foreign: dict[str, object]) -
         StreamOffset.from_json(foreign)
 
 
+def size(task: tuple[Piece, ...]) -> int:
+    return sum(piece.stop - piece.first for piece in task)
+
+
 @given(counts, st.integers(1, 2000))
 def test_a_limit_is_used_up_and_never_passed(available: dict[TopicPartition, int], limit: int) -> None:
     shares = share(available, limit)
@@ -65,15 +69,35 @@ def test_large_ranges_are_split_and_small_ones_are_not() -> None:
     assert [piece for piece in pieces if piece.partition == 2] == [Piece("t", 2, 0, 10)]
 
 
-@given(spans, st.none() | st.integers(1, 40), st.integers(1, 600))
-def test_small_pieces_share_a_task_up_to_a_limit(
-    ranges: dict[TopicPartition, tuple[int, int]], least: int | None, enough: int
+@given(spans, st.none() | st.integers(1, 40), st.none() | st.integers(1, 300), st.none() | st.integers(1, 8))
+def test_pieces_share_tasks_and_none_is_left_out(
+    ranges: dict[TopicPartition, tuple[int, int]], least: int | None, most: int | None, cores: int | None
 ) -> None:
-    pieces = split(ranges, least)
-    tasks = gather(pieces, least, enough)
-    assert [piece for task in tasks for piece in task] == pieces
-    assert all(len(task) == 1 or sum(piece.stop - piece.first for piece in task) <= enough for task in tasks)
+    pieces = split(ranges, least, most)
+    tasks = plan_tasks(ranges, min_partitions=least, max_records=most, cores=cores)
+    assert sorted(piece for task in tasks for piece in task) == sorted(pieces)
+    assert all(task and list(task) == sorted(task) for task in tasks)
+    assert most is None or all(size(task) <= most for task in tasks)
     assert least is None or len(tasks) >= min(least, len(pieces))
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=30), st.integers(1, 10))
+def test_tasks_are_of_about_the_same_size(sizes: list[int], count: int) -> None:
+    tasks = gather([Piece("t", number, 0, stop) for number, stop in enumerate(sizes)], count)
+    assert len(tasks) == min(count, len(sizes))
+    assert max(map(size, tasks)) - min(map(size, tasks)) <= max(sizes)
+
+
+def test_as_many_tasks_as_cores_where_their_number_is_known() -> None:
+    batch = {TopicPartition("t", number): (0, 125_000) for number in range(4)}
+    assert [size(task) for task in plan_tasks(batch, cores=2)] == [250_000, 250_000]
+    assert len(plan_tasks(batch)) == 4
+    assert [size(task) for task in plan_tasks(batch, max_partitions=1)] == [500_000]
+    large = {tp: (0, 2_000_000) for tp in batch}
+    assert len(plan_tasks(large, cores=2)) == 4, "long tasks are not made longer"
+    assert len(plan_tasks(large, max_partitions=2)) == 2, "unless the user says so"
+    skewed = {**{tp: (0, 10) for tp in batch}, A: (0, 400_000)}
+    assert [len(task) for task in plan_tasks(skewed, cores=4)] == [1, 3]
 
 
 def test_many_partitions_with_little_to_read_need_few_tasks() -> None:

@@ -69,11 +69,14 @@ class Account:
         self.next_offset = cursor
         return cursor > before
 
-    def bytes_left(self, guess_per_record: int = 1024) -> int:
+    @property
+    def bytes_per_record(self) -> float:
+        """What records took so far, 0 where none was read."""
+        return self.bytes_read / max(self.next_offset - self.first, 1)
+
+    def bytes_left(self, guess_per_record: float) -> int:
         """How much is still to be fetched, from what records took so far."""
-        done = self.next_offset - self.first
-        per_record = self.bytes_read / done if done > 0 and self.bytes_read else guess_per_record
-        return int((self.stop - self.next_offset) * per_record)
+        return int((self.stop - self.next_offset) * (self.bytes_per_record or guess_per_record))
 
     def explain_gaps(self, cleanup_policy: Callable[[], str | None]) -> tuple[str | None, str | None]:
         """(what is no loss but worth a line in the log, what is a loss). The policy is asked for only where needed."""

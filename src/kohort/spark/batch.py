@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kohort.spark import fetch
-from kohort.spark.offsets import plan_tasks
+from kohort.spark import fetch, worker
 from kohort.spark.options import ReadOptions
-from kohort.spark.planning import bounded_ranges
+from kohort.spark.planning import bounded_ranges, tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,11 +30,11 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         ranges = bounded_ranges(fetch.cluster_for(options.settings), options)
-        planned = plan_tasks(ranges, options.min_partitions, options.max_records_per_partition)
-        tasks = (
-            fetch.ReadTask(pieces, self._columns, options.settings, options.fail_on_data_loss) for pieces in planned
-        )
-        return [TaskPartition(task) for task in tasks] or [TaskPartition(None)]
+        planned = [
+            fetch.ReadTask(pieces, self._columns, options.settings, options.fail_on_data_loss)
+            for pieces in tasks(ranges, options)
+        ]
+        return [TaskPartition(task) for task in planned] or [TaskPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return iter(()) if partition.value is None else fetch.read(partition.value)
+        return worker.run(partition.value)

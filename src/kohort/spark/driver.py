@@ -16,15 +16,15 @@ from typing import Any
 from kohort.client.errors import RebalanceInProgressError
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
 from kohort.protocol.errors import KafkaError
+from kohort.spark import planning
 from kohort.spark.accounting import DataLossError
 from kohort.spark.cluster import is_transient
 from kohort.spark.connection import ConnectionLost
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
 from kohort.spark.membership import Membership
-from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, nested, plan_tasks, share
+from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, nested, share
 from kohort.spark.options import ReadOptions
-from kohort.spark.planning import resolve
 
 log = logging.getLogger("kohort.spark")
 
@@ -95,7 +95,7 @@ class QueryDriver:
         """The tasks of a batch, from its end alone: the same for a batch of an earlier run."""
         end = StreamOffset.from_json(end_json)
         self.holdings.replay(end.ranges)
-        return plan_tasks(end.ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return planning.tasks(end.ranges, self._options)
 
     def report(self) -> dict[str, Any] | None:
         """For the query's progress: the end of every owned log as last seen, and the lag behind it."""
@@ -197,7 +197,7 @@ class QueryDriver:
         positions = {tp: self._position(tp, committed.get(tp), start.next_offset(tp)) for tp in new}
         fresh = [tp for tp, position in positions.items() if position is None]
         ends = self._log_ends(fresh)
-        begin = resolve(
+        begin = planning.resolve(
             self._cluster, self._options.starting, {tp: (starts[tp] or 0, ends[tp]) for tp in fresh if tp in ends}
         )
         known = {tp: position for tp, position in positions.items() if position is not None} | begin

@@ -1,7 +1,7 @@
-"""A task's read: offsets [first, stop) of one partition from its leader to Arrow, stateless and blocking.
+"""A task's read: offsets [first, stop) of partitions from their leaders to Arrow, stateless and blocking.
 
-The next Fetch is on its way while the last is decoded. Leader changes, broker restarts and damaged answers are retried
-from the next offset; every offset is accounted for (accounting.py).
+The next Fetch, of the same partition or of the task's next, is on its way while the last is decoded. Leader changes,
+broker restarts and damaged answers are retried from the next offset; every offset is accounted for (accounting.py).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kohort.client.config import Config
@@ -26,15 +27,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kohort.spark")
 
-ROWS_PER_BATCH = 32_768
+ROWS_PER_BATCH = 65_536
 """Arrow batches of 16k to 64k rows pass to the JVM fastest."""
-LEAST_FETCH_BYTES = 64 * 1024
+UNKNOWN_RECORD_BYTES = 1024
+SPARE_FETCH_BYTES = 64 * 1024
+FIRST_FETCH_BYTES = 1024 * 1024
+"""A task's first fetch is small: Spark and this process have nothing to do until it has come."""
 GONE_PATIENCE_MS = 10_000
 """A new topic is not known to every broker at once; one missing for this long does not exist."""
 _MAX_FETCH_VERSION = 12
 _NO_SESSION, _FINAL_EPOCH = 0, -1
 
 _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+_record_bytes: dict[str, float] = {}
+"""What a record of a topic took in earlier reads of this process: the better guess, the less is fetched in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,14 @@ def cluster_for(settings: Mapping[str, Any]) -> Cluster:
 
 def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
     cluster = cluster_for(task.settings)
-    for piece in task.pieces:
-        reader = RangeReader(task, piece, cluster)
-        try:
-            yield from reader.batches()
-        finally:
+    readers = [RangeReader(task, piece, cluster) for piece in task.pieces]
+    for reader, following in pairwise([*readers, None]):
+        reader.following = following
+    try:
+        for number, reader in enumerate(readers):
+            yield from reader.batches(FIRST_FETCH_BYTES if number == 0 else None)
+    finally:
+        for reader in readers:
             reader.close()
 
 
@@ -70,18 +79,23 @@ class RangeReader:
     """One pass over one range."""
 
     def __init__(self, task: ReadTask, piece: Piece, cluster: Cluster) -> None:
+        self.following: RangeReader | None = None
+        """What the task reads next."""
         self._task, self._cluster, self._config = task, cluster, cluster.config
         self._partition = TopicPartition(piece.topic, piece.partition)
         self._account = Account(self._partition, piece.first, piece.stop)
         self._isolation = READ_COMMITTED if self._config["isolation.level"] == "read_committed" else READ_UNCOMMITTED
+        self._size_limit: int = self._config["max.partition.fetch.bytes"]
         self._connection: Connection | None = None
         self._asked_for: int | None = None
         self._retry: Retry | None = None
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, first_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+        """`first_bytes` limits the first fetch."""
         account = self._account
+        self._size_limit = min(first_bytes or self._size_limit, self._size_limit)
         while not account.complete:
             first = account.next_offset
             try:
@@ -122,18 +136,24 @@ class RangeReader:
 
     def _ask_ahead(self) -> None:
         """The rows just received are not handed out yet: whatever goes wrong here is met again by the next fetch."""
-        if not self._account.complete:
+        reader: RangeReader | None = self
+        if self._account.complete:
+            self._release()
+            _record_bytes[self._partition.topic] = self._account.bytes_per_record
+            reader = self.following
+        if reader is not None:
             try:
-                self._ask(self._account.next_offset)
+                reader._ask(reader._account.next_offset)
             except (KafkaError, ConnectionLost):
-                self._release()
+                reader._release()
 
     def _ask(self, offset: int) -> None:
         if self._connection is None:
             host, port = self._cluster.leader(self._partition)
             self._connection = POOL.take(host, port, self._config)
-        most = self._config["max.partition.fetch.bytes"]
-        size = max(min(self._account.bytes_left(), most), min(LEAST_FETCH_BYTES, most))
+        expected = self._account.bytes_left(_record_bytes.get(self._partition.topic, UNKNOWN_RECORD_BYTES))
+        size = min(expected + SPARE_FETCH_BYTES, self._size_limit)
+        self._size_limit = self._config["max.partition.fetch.bytes"]
         wanted = FetchRequest.FetchPartition(
             partition=self._partition.partition, fetch_offset=offset, partition_max_bytes=size
         )

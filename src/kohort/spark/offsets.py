@@ -16,7 +16,7 @@ EARLIEST = -2
 TASK_OFFSETS = 32_768
 """Ranges are read by one task together up to so many offsets, which cost less to read than a task does."""
 TASK_OFFSETS_MOST = 1_000_000
-"""Where the number of cores is known, ranges also share a task to get one for each core, but only up to so many offsets:
+"""Where the number of cores is known, ranges share tasks to get one for each core, but only up to so many offsets:
 about a second's work, so that tasks still even out among cores."""
 
 Ranges = dict[TopicPartition, tuple[int, int]]
@@ -207,9 +207,11 @@ def plan_tasks(
     pieces = split(ranges, min_partitions, max_records)
     total = sum(piece.stop - piece.first for piece in pieces)
     enough = max(min(-(-total // cores), TASK_OFFSETS_MOST), TASK_OFFSETS) if cores else TASK_OFFSETS
-    count = max(-(-total // enough), sum(piece.stop - piece.first >= enough for piece in pieces), min_partitions or 0)
+    if max_records:
+        enough = min(enough, max_records)
+    small = [size for piece in pieces if (size := piece.stop - piece.first) < enough]
+    count = max(len(pieces) - len(small) - (-sum(small) // enough), min_partitions or 0)
     tasks = gather(pieces, min(count, max_partitions or count))
-    while max_records and any(sum(p.stop - p.first for p in task) > max_records for task in tasks):
-        count += 1
-        tasks = gather(pieces, count)
+    if max_records and any(sum(piece.stop - piece.first for piece in task) > max_records for task in tasks):
+        return [(piece,) for piece in pieces]
     return tasks

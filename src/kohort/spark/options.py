@@ -36,6 +36,7 @@ READ_OPTIONS: dict[str, str] = {
     "endingOffsetsByTimestamp": "The same for each partition.",
     "maxOffsetsPerTrigger": "Streams only: offsets a micro-batch holds at most, shared among partitions by their lag.",
     "minPartitions": "At least so many tasks: large ranges are split.",
+    "maxPartitions": "At most so many tasks: partitions share them. Best is one for each core of the executors.",
     "maxRecordsPerPartition": "A task reads at most so many offsets: larger ranges are split.",
     "failOnDataLoss": "true (the default): fail where records are gone before they were read; false: log and go on.",
     "includeHeaders": "Add the column headers.",
@@ -104,6 +105,7 @@ class ReadOptions:
     ending: OffsetSpec = SPEC_LATEST
     max_offsets_per_trigger: int | None = None
     min_partitions: int | None = None
+    max_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -142,16 +144,26 @@ def parse_read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
         ending=_ending(own),
         max_offsets_per_trigger=_count(own, "maxOffsetsPerTrigger"),
         min_partitions=_count(own, "minPartitions"),
+        max_partitions=_count(own, "maxPartitions"),
         max_records_per_partition=_count(own, "maxRecordsPerPartition"),
         fail_on_data_loss=_flag(own, "failOnDataLoss", True),
         include_headers=_flag(own, "includeHeaders", False),
         given=frozenset(own) | frozenset(settings),
     )
+    _check_task_limits(parsed)
     try:
         parsed.config()
     except ConfigError as error:
         raise OptionError(f"kafka.{error}" if str(error).startswith("bootstrap") else str(error)) from None
     return parsed
+
+
+def _check_task_limits(options: ReadOptions) -> None:
+    most = options.max_partitions
+    if most is not None and options.max_records_per_partition is not None:
+        raise OptionError("maxPartitions and maxRecordsPerPartition contradict each other: keep one of them")
+    if most is not None and most < (options.min_partitions or 0):
+        raise OptionError(f"maxPartitions={most} is less than minPartitions={options.min_partitions}")
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from kohort.client.types import TopicPartition, partition_list
 from kohort.spark.accounting import DataLossError
 from kohort.spark.cluster import Cluster, log, resolve_topics
-from kohort.spark.offsets import EARLIEST, LATEST, OffsetSpec, Ranges
+from kohort.spark.offsets import EARLIEST, LATEST, OffsetSpec, Piece, Ranges, plan_tasks
 from kohort.spark.options import OptionError, ReadOptions
+
+CORES = "KOHORT_SPARK_CORES"
+"""Where a local session tells the processes of its queries how many cores they share; Spark itself does not."""
+
+
+def tasks(ranges: Ranges, options: ReadOptions) -> list[tuple[Piece, ...]]:
+    """What each task of a batch reads, as the options ask."""
+    cores = os.environ.get(CORES, "")
+    return plan_tasks(
+        ranges,
+        options.min_partitions,
+        options.max_partitions,
+        options.max_records_per_partition,
+        int(cores) if cores.isdigit() else None,
+    )
 
 
 def bounded_ranges(cluster: Cluster, options: ReadOptions) -> Ranges:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kohort.spark import java
+from kohort.spark.planning import CORES
 from kohort.spark.source import KohortDataSource
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def session(
     from pyspark.sql import SparkSession
 
     java.prepare()
+    os.environ[CORES] = str(local_cores(master) or "")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -39,6 +42,15 @@ def session(
     if not _installed():
         register(spark)
     return spark
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks run at a time: None where the tasks run on other machines."""
+    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,.*)?\])?", master.replace(" ", ""))
+    if found is None:
+        return None
+    count = found.group(1) or "1"
+    return (os.cpu_count() or 1) if count == "*" else int(count)
 
 
 def _installed() -> bool:

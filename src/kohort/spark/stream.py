@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from kohort.spark import fetch
+from kohort.spark import fetch, worker
 from kohort.spark.batch import TaskPartition
 from kohort.spark.options import ReadOptions
 
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [TaskPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return fetch.read(partition.value)
+        return worker.run(partition.value)
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Comes one batch late and not after the last: latestOffset has committed before. Nothing is left to do."""
