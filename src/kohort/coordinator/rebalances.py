@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from kohort.assignors import ConsumerProtocolError, decode_assignment, decode_subscription
 
 NOT_PROVIDED = "not provided"
+NEVER_CAME = "did not come back with its member id"
 STABLE, EMPTY, DEAD = "Stable", "Empty", "Dead"
 
 
@@ -226,7 +227,7 @@ class _EventReader:
         known = event["member_id"] in self._members
         who = self._gone(event)
         reason = event.get("reason", "")
-        if "did not come back with its member id" in reason and not known:
+        if NEVER_CAME in reason and not known:
             return  # it was never in the group
         timeout_ms = self._open.rebalance_timeout_ms if self._open is not None else None
         self._cause(*_eviction_cause(who, reason, at_ms, timeout_ms))
@@ -350,6 +351,16 @@ def _eviction_cause(
         within = f" within {seconds(rebalance_timeout_ms)}" if rebalance_timeout_ms else ""
         return Kind.DID_NOT_SYNC, who, f"joined but did not sync{within} and was put out", at_ms, rebalance_timeout_ms
     return Kind.REMOVED, who, f"was put out: {reason}", at_ms, None
+
+
+def exit_cause(event: Mapping[str, Any]) -> Cause | None:
+    """How a member went; None of an event by which no member of the group goes."""
+    reason, at_ms = event.get("reason", ""), event["at_ms"]
+    if event["type"] == "MemberLeft":
+        return Cause(*_leave_cause(_who(event), reason, at_ms))
+    if event["type"] == "MemberEvicted" and NEVER_CAME not in reason:
+        return Cause(*_eviction_cause(_who(event), reason, at_ms, None))
+    return None
 
 
 def seconds(duration_ms: int) -> str:
