@@ -2,8 +2,8 @@
 
     python bench/run.py --only broker,coordinator --seconds 5 --json results.json
 
-A section is a module of this folder with `run(options) -> list[Table]`, where both sides do the same work in one run,
-or a program of its own that prints what it finds.
+A section is a module of this folder with `run(options)`, which gives its tables one by one; both sides do the same work
+in one run. Or it is a program of its own that prints what it finds.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from typing import Any
 
 from apache_kafka import cache_dir
 from process import family
+from spark_topics import fill
 from targets import running
 
 CONNECTOR = (
@@ -44,18 +45,21 @@ ALL_COLUMNS = ("count(*)", "sum(length(key))", "sum(length(value))", "max(partit
 VALUE_ONLY = ("count(*)", "sum(length(value))")
 GOALS = {"all columns": (3.0, 1.8), "value only": (4.0, 2.0), "micro-batch": (2.0, 1.3)}
 
+STREAM_ROUNDS = 2
+"""A stream has many micro-batches, of which the median counts: fewer rounds will do."""
+
 
 @dataclass(frozen=True)
 class Sizes:
     records: int
     large_records: int
     scaling_records: int
-    batch: int
+    batches: tuple[int, ...]
     rounds: int
 
 
-FULL = Sizes(4_000_000, 500_000, 1_000_000, 500_000, 3)
-QUICK = Sizes(100_000, 10_000, 50_000, 20_000, 1)
+FULL = Sizes(4_000_000, 500_000, 1_000_000, (500_000, 1_000_000), 3)
+QUICK = Sizes(100_000, 10_000, 50_000, (20_000,), 1)
 
 
 # -- results -------------------------------------------------------------------------------------------------------
@@ -140,44 +144,6 @@ def connector_jars() -> list[Path]:
     return jars
 
 
-# -- topics --------------------------------------------------------------------------------------------------------
-
-
-def fill(servers: str, topic: str, records: int, size: int, partitions: int = 4, codec: str = "none") -> None:
-    """Values of words and numbers, which compress about as JSON does; batches as a Java producer makes them."""
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "compression.type": codec,
-            "batch.size": 16_384 if size < 1000 else 65_536,
-            "linger.ms": 20,
-            "queue.buffering.max.messages": 200_000,
-            "queue.buffering.max.kbytes": 262_144,
-        }
-    )
-    for number in range(records):
-        value = (
-            f'{{"order": {number}, "customer": {number * 7919 % 100_003}, "amount": {number % 997}.{number % 100:02d}'
-        )
-        value = (value + ', "note": "' + "the quick brown fox jumps over the lazy dog " * (size // 40))[
-            : size - 2
-        ] + '"}'
-        while True:
-            try:
-                producer.produce(topic, value, f"{number % 10_000:08d}", partition=number % partitions)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 10_000 == 0:
-            producer.poll(0)
-    assert producer.flush(300) == 0
-
-
 # -- measuring -----------------------------------------------------------------------------------------------------
 
 
@@ -203,20 +169,23 @@ class Bench:
         frame.collect()
         return time.perf_counter() - began
 
-    def stream(self, reader: str, topic: str) -> float:
-        """Seconds per micro-batch, the median of all but the first."""
+    def stream(self, reader: str, topic: str, records: int) -> float:
+        """Seconds per micro-batch, the median of all but the first and the last.
+
+        The last one ends with the log, where the connector's consumers wait out fetch.max.wait.ms.
+        """
         from pyspark.errors import StreamingQueryException
 
         while True:
             try:
-                return self._stream(reader, topic)
+                return self._stream(reader, topic, records)
             except StreamingQueryException as error:
                 # Spark gives a Python process 10 s to start, which a busy machine may need longer for.
                 if "connect back" not in str(error):
                     raise
 
-    def _stream(self, reader: str, topic: str) -> float:
-        options = {"maxOffsetsPerTrigger": str(self.sizes.batch)}
+    def _stream(self, reader: str, topic: str, records: int) -> float:
+        options = {"maxOffsetsPerTrigger": str(records)}
         if reader == "kohort":
             options["group.id"] = f"bench-{uuid.uuid4().hex[:8]}"
         checkpoint = tempfile.mkdtemp(prefix="bench-")
@@ -228,12 +197,12 @@ class Bench:
             times = [p["durationMs"]["triggerExecution"] / 1000 for p in query.recentProgress if p["numInputRows"]]
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
-        return statistics.median(times[1:] or times)
+        return statistics.median(times[1:-1] or times)
 
-    def best(self, measure: Callable[[str], float]) -> dict[str, float]:
+    def best(self, measure: Callable[[str], float], rounds: int | None = None) -> dict[str, float]:
         """The best of several rounds for each reader, taking turns, after one that does not count."""
         found: dict[str, list[float]] = {reader: [] for reader in self.readers}
-        for number in range(self.sizes.rounds + 1):
+        for number in range((rounds or self.sizes.rounds) + 1):
             for reader in self.readers:
                 seconds = measure(reader)
                 if number or self.sizes.rounds == 1:
@@ -247,7 +216,7 @@ def rates(records: int, seconds: dict[str, float]) -> dict[str, float]:
 
 
 class WorkerMemory:
-    """The most memory any Python worker under this process has had, watched from a thread."""
+    """The most memory any Python worker under this process has had so far, watched from a thread."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._done, self.most_bytes = pid, threading.Event(), 0
@@ -283,16 +252,22 @@ def main_tables(bench: Bench) -> Iterator[SparkTable]:
     ]
     for name, records, size, codec in topics:
         topic = f"bench-{size}-{codec}"
-        fill(bench.servers, topic, records, size, codec=codec)
+        records = fill(bench.servers, topic, records, size, codec=codec)
         table = SparkTable(f"Spark reads {records:,} records of {name}, 4 partitions, local[2]")
         seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, ALL_COLUMNS))
         table.lines.append(Line("all columns", "M records/s", rates(records, seconds), goals=GOALS["all columns"]))
         seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, VALUE_ONLY, "value binary"))
         table.lines.append(Line("value only", "M records/s", rates(records, seconds), goals=GOALS["value only"]))
-        seconds = bench.best(lambda reader, topic=topic: bench.stream(reader, topic))
-        title = f"micro-batch of {min(sizes.batch, records):,}"
-        table.lines.append(Line(title, "s", seconds, lower_is_better=True, goals=GOALS["micro-batch"]))
+        table.lines.extend(micro_batches(bench, topic, records))
         yield table
+
+
+def micro_batches(bench: Bench, topic: str, records: int) -> Iterator[Line]:
+    """Sizes of which the topic has four or more, so that some are left without the first and the last; else a fifth."""
+    chosen = [size for size in bench.sizes.batches if size * 4 <= records] or [records // 5]
+    for size in chosen:
+        seconds = bench.best(lambda reader, size=size: bench.stream(reader, topic, size), STREAM_ROUNDS)
+        yield Line(f"micro-batch of {size:,}", "s", seconds, lower_is_better=True, goals=GOALS["micro-batch"])
 
 
 def scaling_table(bench: Bench) -> SparkTable:
@@ -300,37 +275,41 @@ def scaling_table(bench: Bench) -> SparkTable:
     table = SparkTable(f"Partitions: {records:,} records of 100 bytes, all columns, local[2]")
     for partitions in (1, 4, 16, 64):
         topic = f"bench-scale-{partitions}"
-        fill(bench.servers, topic, records, 100, partitions)
-        seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, ALL_COLUMNS))
-        table.lines.append(Line(f"{partitions} partitions", "M records/s", rates(records, seconds)))
+        filled = fill(bench.servers, topic, records, 100, partitions)
+        seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, ALL_COLUMNS), 1)
+        table.lines.append(Line(f"{partitions} partitions", "M records/s", rates(filled, seconds)))
     return table
 
 
-def run(options: argparse.Namespace) -> list[SparkTable]:
+def tables(bench: Bench) -> Iterator[SparkTable]:
+    yield from main_tables(bench)
+    yield scaling_table(bench)
+
+
+def run(options: argparse.Namespace) -> Iterator[SparkTable]:
+    """Each table as soon as it is there."""
     import os
 
     import kohort.spark
 
     sizes = QUICK if options.quick else FULL
     readers, config = READERS, {"spark.driver.memory": "2g", "spark.log.level": "ERROR"}
-    notes = ["factors: kohort against Spark's connector 4.2 at its defaults, and tuned"]
+    side = "kafka" if "kafka" in options.sides else "kohort"
+    notes = [f"broker: {'Apache Kafka' if side == 'kafka' else 'kohort'}"]
     try:
         config["spark.jars"] = ",".join(map(str, connector_jars()))
+        notes.append("factors: kohort against Spark's connector 4.2 at its defaults, and tuned")
     except (OSError, subprocess.CalledProcessError) as error:
         readers = ("kohort",)
-        notes = [f"Spark's connector is left out, its jars cannot be fetched: {error}"]
-    side = "kafka" if "kafka" in options.sides else "kohort"
+        notes.append(f"Spark's connector is left out, its jars cannot be fetched: {error}")
     with running(side) as broker:
         spark = kohort.spark.session("bench", "local[2]", config)
         try:
             bench = Bench(spark, broker.bootstrap_servers, sizes, readers)
             with WorkerMemory(os.getpid()) as memory:
-                tables = list(main_tables(bench))
-                tables.append(scaling_table(bench))
+                for table in tables(bench):
+                    used = f"a Python worker of kohort's source used at most {memory.most_bytes / 2**20:.0f} MB so far"
+                    table.notes = [*notes, used]
+                    yield table
         finally:
             spark.stop()
-    notes.append(f"broker: {'Apache Kafka' if side == 'kafka' else 'kohort'}")
-    notes.append(f"a Python worker of kohort's source used at most {memory.most_bytes / 2**20:.0f} MB")
-    for table in tables:
-        table.notes = notes
-    return tables
