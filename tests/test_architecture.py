@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "broker": {"protocol", "records", "coordinator", "storage"},
     "client": {"protocol", "records", "assignors"},
     "spark": {"client", "assignors", "records", "protocol"},
+    "history": {"spark", "client", "coordinator", "protocol"},
 }
 PURE = ["protocol", "records", "assignors", "coordinator"]
 PURE_FILES = ["client/member.py", "client/fetcher.py"]

@@ -16,6 +16,7 @@ from serving import Serving, environment
 EVERY_COMMAND = [
     ["completions"],
     ["consume"],
+    ["history"],
     ["produce"],
     *[["groups", name] for name in ["list", "describe", "watch", "explain", "delete"]],
     *[["groups", name] for name in ["reset-offsets", "remove-member"]],

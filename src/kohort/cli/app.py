@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "consume": "kohort.cli.consume:app",
     "demo": "kohort.cli.demo:app",
     "groups": "kohort.cli.groups:app",
+    "history": "kohort.cli.history:app",
     "produce": "kohort.cli.produce:app",
     "sim": "kohort.cli.sim:app",
     "topics": "kohort.cli.topics:app",

@@ -1,0 +1,76 @@
+"""All tables and all reports of a cluster at once, each table read once; and their way to Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as f
+
+from kohort.history import reports, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLES = ("group_events", "commits", "generations")
+REPORTS = ("rebalances", "causes", "downtime", "members", "progress", "lag", "stuck", "talkers")
+LOOKS = 12
+
+
+@dataclass(frozen=True)
+class Survey:
+    """DataFrames by the names in TABLES and REPORTS."""
+
+    tables: Mapping[str, DataFrame]
+    reports: Mapping[str, DataFrame]
+
+    def write(self, directory: Path) -> None:
+        """Each as a folder of Parquet files."""
+        for name, frame in {**self.tables, **self.reports}.items():
+            frame.write.parquet(str(directory / name))
+
+    def close(self) -> None:
+        for frame in (*self.tables.values(), self.reports["rebalances"]):
+            frame.unpersist()
+
+
+def survey(
+    spark: SparkSession,
+    servers: str,
+    groups: Iterable[str] = (),
+    since: tables.Time | None = None,
+    until: tables.Time | None = None,
+    settings: Mapping[str, Any] | None = None,
+    window: str = "1 minute",
+) -> Survey:
+    scope = (spark, servers, tuple(groups), since, until, settings)
+    events = tables.group_events(*scope).cache()
+    commits = tables.commits(*scope).cache()
+    generations = tables.generations(*scope).cache()
+    rebalances = reports.rebalances(events, generations).cache()
+    lag = reports.lag(commits, _ends(spark, servers, commits, settings))
+    return Survey(
+        {"group_events": events, "commits": commits, "generations": generations},
+        {
+            "rebalances": rebalances,
+            "causes": reports.causes(rebalances),
+            "downtime": reports.downtime(rebalances),
+            "members": reports.member_lives(events, generations),
+            "progress": reports.commit_progress(commits, window),
+            "lag": lag,
+            "stuck": reports.stuck_partitions(lag),
+            "talkers": reports.top_talkers(commits, generations),
+        },
+    )
+
+
+def _ends(spark: SparkSession, servers: str, commits: DataFrame, settings: Mapping[str, Any] | None) -> DataFrame:
+    """The ends of the committed topics at moments spread over the time of the commits, and of now."""
+    topics = [row.topic for row in commits.select("topic").distinct().collect()]
+    (span,) = commits.agg(f.min(f.unix_millis("time")).alias("a"), f.max(f.unix_millis("time")).alias("z")).collect()
+    if span.a is None:
+        return tables.end_offsets(spark, servers, topics, (), settings)
+    times = [span.a + (span.z - span.a) * number // LOOKS for number in range(1, LOOKS + 1)]
+    return tables.end_offsets(spark, servers, topics, times, settings)

@@ -1,0 +1,290 @@
+"""From a cluster to Spark DataFrames: group events, commits, generations, end offsets. What they mean: reports.py.
+
+Every table can be narrowed to `groups` and to a time, `since` <= time < `until`; both reach the cluster, so that only
+what is asked for is read. `settings` are client settings by Kafka's names, such as sasl.username.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as f
+
+from kohort.coordinator.records import partition_for
+from kohort.history import arrow
+from kohort.history.decoding import (
+    COMMIT_KEYS,
+    EVENT_FIELDS,
+    EVENTS_TOPIC,
+    GENERATION_KEYS,
+    OFFSETS_TOPIC,
+    key_prefixes,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+Time = datetime | int
+"""A moment: a datetime (UTC where it names no zone) or milliseconds since 1970."""
+
+EMPTY_RECORDS = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which cluster, groups and time."""
+
+    servers: str
+    groups: tuple[str, ...]
+    since_ms: int | None
+    until_ms: int | None
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        servers: str,
+        groups: Iterable[str] | str | None,
+        since: Time | None,
+        until: Time | None,
+        settings: Mapping[str, Any] | None,
+    ) -> Scope:
+        named = (groups,) if isinstance(groups, str) else tuple(groups or ())
+        return cls(servers, named, millis(since), millis(until), dict(settings or {}))
+
+    def options(self) -> dict[str, str]:
+        """Of settings that tools share in one file, what a read has no use for is left out."""
+        from kohort.spark.options import GROUP_ONLY, NOT_HERE
+
+        taken = {
+            name: value for name, value in self.settings.items() if name not in NOT_HERE and name not in GROUP_ONLY
+        }
+        given = {f"kafka.{name}": str(value) for name, value in taken.items()}
+        return given | {"kafka.bootstrap.servers": self.servers}
+
+    def within(self, frame: DataFrame) -> DataFrame:
+        """By the column time: the records' own timestamps can differ from it a little."""
+        if self.since_ms is not None:
+            frame = frame.where(f.col("time") >= f.timestamp_millis(f.lit(self.since_ms)))
+        if self.until_ms is not None:
+            frame = frame.where(f.col("time") < f.timestamp_millis(f.lit(self.until_ms)))
+        return frame
+
+
+def millis(moment: Time | None) -> int | None:
+    if moment is None or isinstance(moment, int):
+        return moment
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _records(spark: SparkSession, scope: Scope, topic: str) -> DataFrame:
+    """The records of a topic within the scope, where it exists; of named groups, only the partitions they are in."""
+    count = _partition_count(scope, topic)
+    if not count:
+        return spark.createDataFrame([], EMPTY_RECORDS)
+    wanted = sorted({partition_for(group, count) for group in scope.groups} or range(count))
+    reader = spark.read.format("kohort").options(**scope.options()).option("assign", json.dumps({topic: wanted}))
+    # Compaction may take a record away between the planning and the reading.
+    reader = reader.option("failOnDataLoss", "false").option("kafka.isolation.level", "read_committed")
+    if scope.since_ms is not None:
+        reader = reader.option("startingTimestamp", str(scope.since_ms))
+        reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
+    if scope.until_ms is not None:
+        reader = reader.option("endingTimestamp", str(scope.until_ms))
+    return reader.schema(EMPTY_RECORDS).load()
+
+
+def _partition_count(scope: Scope, topic: str) -> int:
+    with _admin(scope) as admin:
+        if topic not in admin.list_topics(internal=True):
+            return 0
+        return len(admin.describe_topics([topic])[topic].partitions)
+
+
+def _admin(scope: Scope) -> Any:
+    from kohort.client import Admin
+
+    return Admin({**scope.settings, "bootstrap.servers": scope.servers})
+
+
+def _position() -> list[Column]:
+    return [f.col("partition").alias("record_partition"), f.col("offset").alias("record_offset")]
+
+
+# -- group events -----------------------------------------------------------------------------------------------------
+
+
+def group_events(
+    spark: SparkSession,
+    servers: str,
+    groups: Iterable[str] | str | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """One row an event of `__kohort_group_events`, which a kohort broker keeps; no rows on any other Kafka."""
+    scope = Scope.of(servers, groups, since, until, settings)
+    records = _records(spark, scope, EVENTS_TOPIC)
+    if scope.groups:
+        records = records.where(f.col("key").cast("string").isin(*scope.groups))
+    return scope.within(_events(records))
+
+
+def group_events_stream(
+    spark: SparkSession,
+    servers: str,
+    group_id: str,
+    groups: Iterable[str] | str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    starting_offsets: str = "earliest",
+) -> DataFrame:
+    """The same as a stream, which reads the events as a member of the group `group_id`."""
+    scope = Scope.of(servers, groups, None, None, settings)
+    reader = spark.readStream.format("kohort").options(**scope.options()).option("subscribe", EVENTS_TOPIC)
+    records = reader.option("group.id", group_id).option("startingOffsets", starting_offsets).load()
+    if scope.groups:
+        records = records.where(f.col("key").cast("string").isin(*scope.groups))
+    return _events(records)
+
+
+def _events(records: DataFrame) -> DataFrame:
+    """What is not an event has no type, group or time, and is left out."""
+    schema = ", ".join(f"{name} {kind}" for name, kind in {"at_ms": "bigint", **EVENT_FIELDS}.items())
+    found = records.select(f.from_json(f.col("value").cast("string"), schema).alias("event"), *_position())
+    found = found.where("event.type IS NOT NULL AND event.group_id IS NOT NULL AND event.at_ms IS NOT NULL")
+    fields = [f.col(f"event.{name}") for name in EVENT_FIELDS]
+    return found.select(f.timestamp_millis("event.at_ms").alias("time"), *fields, "record_partition", "record_offset")
+
+
+# -- __consumer_offsets -----------------------------------------------------------------------------------------------
+
+
+def commits(
+    spark: SparkSession,
+    servers: str,
+    groups: Iterable[str] | str | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """One row a committed offset that is still in the log. A tombstone, the end of an offset, is a row without one."""
+    scope = Scope.of(servers, groups, since, until, settings)
+    decoded = _decoded(spark, scope, COMMIT_KEYS, arrow.udf(arrow.decode_commits, arrow.COMMIT))
+    found = decoded.where("stored.problem IS NULL").select(
+        f.coalesce(f.timestamp_millis("stored.commit_ms"), "timestamp").alias("time"),
+        *(f.col(f"stored.{name}") for name in ("group_id", "topic", "partition", "offset", "leader_epoch", "metadata")),
+        f.timestamp_millis("stored.expire_ms").alias("expires"),
+        "stored.tombstone",
+        "stored_bytes",
+        "record_partition",
+        "record_offset",
+    )
+    return scope.within(found)
+
+
+def generations(
+    spark: SparkSession,
+    servers: str,
+    groups: Iterable[str] | str | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """One row a stored generation of a classic group that is still in the log. A tombstone has its group alone."""
+    scope = Scope.of(servers, groups, since, until, settings)
+    decoded = _decoded(spark, scope, GENERATION_KEYS, arrow.udf(arrow.decode_generations, arrow.GENERATION))
+    fields = ("group_id", "generation", "protocol_type", "protocol", "leader_id", "members", "tombstone")
+    found = decoded.where("stored.problem IS NULL").select(
+        f.coalesce(f.timestamp_millis("stored.state_ms"), "timestamp").alias("time"),
+        *(f.col(f"stored.{name}") for name in fields),
+        "stored_bytes",
+        "record_partition",
+        "record_offset",
+    )
+    return scope.within(found)
+
+
+def _decoded(spark: SparkSession, scope: Scope, kinds: Sequence[bytes], decode: Any) -> DataFrame:
+    """Keys tell kinds and groups apart: what is not asked for never reaches Python."""
+    records = _records(spark, scope, OFFSETS_TOPIC).where(_begins_with(key_prefixes(kinds, scope.groups)))
+    return records.select(
+        decode("key", "value").alias("stored"),
+        "timestamp",
+        (f.octet_length("key") + f.coalesce(f.octet_length("value"), f.lit(0))).alias("stored_bytes"),
+        *_position(),
+    )
+
+
+def _begins_with(prefixes: Sequence[bytes]) -> Column:
+    found = f.lit(False)
+    for prefix in prefixes:
+        found = found | f.startswith(f.col("key"), f.lit(prefix))
+    return found
+
+
+def skipped_records(
+    spark: SparkSession,
+    servers: str,
+    since: Time | None = None,
+    until: Time | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """What the tables leave out of `__consumer_offsets`, counted: records of KIP-848 and later, the unreadable."""
+    scope = Scope.of(servers, None, since, until, settings)
+    key_type = f.conv(f.hex(f.substring("key", 1, 2)), 16, 10).cast("int").alias("key_type")
+    records = _records(spark, scope, OFFSETS_TOPIC)
+    foreign = f.coalesce(~_begins_with([*COMMIT_KEYS, *GENERATION_KEYS]), f.lit(True))
+    others = records.where(foreign).select(key_type, f.lit("another kind of record").alias("reason"))
+    kinds = (
+        (COMMIT_KEYS, arrow.decode_commits, arrow.COMMIT),
+        (GENERATION_KEYS, arrow.decode_generations, arrow.GENERATION),
+    )
+    for keys, function, ddl in kinds:
+        mine = records.where(_begins_with(keys))
+        read = mine.select(key_type, arrow.udf(function, ddl)("key", "value").alias("stored"))
+        others = others.union(read.where("stored.problem IS NOT NULL").select("key_type", "stored.problem"))
+    return others.groupBy("key_type", "reason").agg(f.count("*").alias("records"))
+
+
+# -- ends -------------------------------------------------------------------------------------------------------------
+
+
+def end_offsets(
+    spark: SparkSession,
+    servers: str,
+    topics: Iterable[str] | None = None,
+    times: Iterable[Time] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """One row a partition and time: the offset after the last record that was there then, by the records' timestamps.
+
+    The ends of now come with any `times`. Without `topics`, of all topics that are not internal.
+    """
+    scope = Scope.of(servers, None, None, None, settings)
+    asked = sorted({at_ms for moment in times if (at_ms := millis(moment)) is not None})
+    # A cluster's clock may be ahead of ours: now is not before what is asked for.
+    now_ms = max([round(datetime.now(UTC).timestamp() * 1000), *(at_ms + 1 for at_ms in asked[-1:])])
+    rows: list[tuple[datetime, str, int, int]] = []
+    with _admin(scope) as admin:
+        known = set(admin.list_topics())
+        wanted = known if topics is None else known & set(topics)
+        infos = admin.describe_topics(wanted) if wanted else {}
+        partitions = [(name, p.partition) for name, info in infos.items() for p in info.partitions if p.leader >= 0]
+        found = admin.list_offsets(dict.fromkeys(partitions, "latest")) if partitions else {}
+        ends = {tp: place.offset for tp, place in found.items() if place is not None}
+        for at_ms in asked if ends else ():
+            then = admin.list_offsets(dict.fromkeys(ends, at_ms))
+            rows += [(_moment(at_ms), *tp, place.offset if place else ends[tp]) for tp, place in then.items()]
+    rows += [(_moment(now_ms), *tp, end) for tp, end in ends.items()]
+    return spark.createDataFrame(rows, "time timestamp, topic string, partition int, end_offset bigint")
+
+
+def _moment(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
