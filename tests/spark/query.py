@@ -117,16 +117,18 @@ def unique(prefix: str = "g") -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
-def produce(servers: str, topic: str, values: list[str], partition: int | None = None) -> None:
+def produce(
+    servers: str, topic: str, values: list[str], partition: int | None = None, client: dict[str, str] | None = None
+) -> None:
     """Round robin over four partitions unless one is named."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, **(client or {})})
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % 4 if partition is None else partition)
     assert producer.flush(30) == 0
 
 
-def create(servers: str, topic: str, partitions: int = 4, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
+def create(servers: str, topic: str, partitions: int = 4, client: dict[str, str] | None = None, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers, **(client or {})})
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
 
@@ -149,8 +151,10 @@ def commit(servers: str, group: str, topic: str, offsets: dict[int, int]) -> Non
     consumer.close()
 
 
-def committed(servers: str, group: str, topic: str, partitions: int = 4) -> dict[int, int]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+def committed(
+    servers: str, group: str, topic: str, partitions: int = 4, client: dict[str, str] | None = None
+) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, **(client or {})})
     try:
         found = consumer.committed([ConfluentPartition(topic, number) for number in range(partitions)], timeout=30)
     finally:
