@@ -1,0 +1,285 @@
+"""Scheme two: one broker watches ZooKeeper for the whole group, assigns, and tells the consumers to stop and to start.
+
+Drafted for Kafka between 0.8 and 0.9, never released. A consumer puts itself into ZooKeeper and watches nothing; the
+coordinator, elected among the brokers, first has everybody stop and then hands out the shares, so that there is one
+view of the group. Whom ZooKeeper has and who does not answer is waited for: ZooKeeper decides who is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from kohort.schemes.line import Line
+from kohort.schemes.meter import Meter, Tally, View
+from kohort.schemes.process import Process, Steps
+from kohort.schemes.registry import BROKERS, COORDINATOR, IDS, LAGGING, OFFSETS, TOPIC_PATH, range_shares
+from kohort.schemes.scheme import COMMIT_EVERY_MS, SESSION_TIMEOUT_MS, TOPIC
+from kohort.schemes.znodes import NodeExists, NoNode
+from kohort.schemes.zookeeper import Ensemble
+from kohort.sim.scheduler import Scheduler
+
+GONE_PATIENCE_MS = 1_000
+"""How long a consumer that ZooKeeper has given up may take to confirm that it has stopped."""
+
+Epoch = tuple[int, int]
+
+
+class ObedientConsumer:
+    def __init__(self, world: ServerCoordinator, name: str, server: int) -> None:
+        self.name = name
+        self.down = Line(world.scheduler, world.random)
+        self.up = Line(world.scheduler, world.random)
+        self._world = world
+        self._zk = world.ensemble.connect(server, SESSION_TIMEOUT_MS, lambda _: None, self._session_expired)
+        self._epoch: Epoch = (0, 0)
+        self._processes: list[Process] = []
+        self._run(self._register())
+        self._run(self._auto_commit())
+
+    def _run(self, steps: Steps) -> None:
+        self._processes.append(Process(self._world.scheduler, steps))
+
+    def _register(self) -> Steps:
+        yield self._zk.create_ephemeral(f"{IDS}/{self.name}", TOPIC)
+
+    def _session_expired(self) -> None:
+        self._world.meter.stops(self.name)
+        self._run(self._register())
+
+    # Commands.
+
+    def stop(self, epoch: Epoch, confirm: Callable[[str, Epoch], None]) -> None:
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self._world.meter.stops(self.name)
+            self.up.send(confirm, self.name, epoch)
+
+    def start(self, epoch: Epoch, partitions: tuple[int, ...], view: View) -> None:
+        if epoch == self._epoch:
+            self._world.meter.reads(self.name, partitions, view)
+
+    # The end, and faults.
+
+    def leave(self) -> None:
+        self._die()
+        Process(self._world.scheduler, self._close())
+
+    def _close(self) -> Steps:
+        yield self._zk.close()
+
+    def crash(self) -> None:
+        self._die()
+        self._zk.crash()
+
+    def _die(self) -> None:
+        for process in self._processes:
+            process.stop()
+        self.up.close()
+        self.down.close()
+
+    def cut(self) -> None:
+        for end in (self._zk, self.up, self.down):
+            end.cut()
+
+    def heal(self) -> None:
+        for end in (self.up, self.down, self._zk):
+            end.heal()
+
+    def _auto_commit(self) -> Steps:
+        """To the brokers; a commit of those days names no generation, so nobody can tell a stale one."""
+        while True:
+            yield COMMIT_EVERY_MS
+            if self._world.flowing:
+                for partition in sorted(self._world.meter.read_by(self.name)):
+                    if self._world.owner_of(partition) != self.name:
+                        self._world.meter.tally.stale_commits += 1
+
+
+class Confirmations:
+    """Waits until all have confirmed that they have stopped, or it is no use to wait any longer."""
+
+    def __init__(self, waited_for: set[str], epoch: Epoch) -> None:
+        self._waited_for = waited_for
+        self._epoch = epoch
+        self._answered: Callable[[Any, Exception | None], None] | None = None
+
+    def begin(self, answered: Callable[[Any, Exception | None], None]) -> None:
+        self._answered = answered
+        self._see()
+
+    def confirm(self, name: str, epoch: Epoch) -> None:
+        if epoch == self._epoch:
+            self.give_up({name})
+
+    def give_up(self, names: set[str]) -> None:
+        self._waited_for -= names
+        self._see()
+
+    def _see(self) -> None:
+        if not self._waited_for and self._answered is not None:
+            answered, self._answered = self._answered, None
+            answered(None, None)
+
+
+class CoordinatingBroker:
+    """A candidate; one of them is elected by being the first to create the coordinator's znode."""
+
+    def __init__(self, world: ServerCoordinator, index: int) -> None:
+        self.index = index
+        self.leads = False
+        self.alive = True
+        self.owners: dict[int, str] = {}
+        self._world = world
+        self._zk = world.ensemble.connect(LAGGING, SESSION_TIMEOUT_MS, self._watch_fired, lambda: None)
+        self._connected: dict[str, ObedientConsumer] = {}
+        self._round = 0
+        self._triggered = False
+        self._rebalancing = False
+        self._stopping: Confirmations | None = None
+        self._processes: list[Process] = []
+        self._run(self._campaign())
+
+    def _run(self, steps: Steps) -> None:
+        self._processes.append(Process(self._world.scheduler, steps))
+
+    def _campaign(self) -> Steps:
+        while not self.leads:
+            try:
+                yield self._zk.create_ephemeral(COORDINATOR, str(self.index))
+                self.leads = True
+            except NodeExists:
+                if (yield self._zk.exists(COORDINATOR, watch=True)):
+                    return
+        yield self._zk.children(IDS, watch=True)
+        yield self._zk.get(TOPIC_PATH, watch=True)
+        yield from self._rebalance_until_calm()
+
+    def _watch_fired(self, path: str) -> None:
+        self._run(self._campaign() if path == COORDINATOR else self._heed(path))
+
+    def _heed(self, path: str) -> Steps:
+        yield self._zk.get(path, watch=True) if path == TOPIC_PATH else self._zk.children(path, watch=True)
+        self._triggered = True
+        if self._stopping is not None:
+            self._stopping.give_up(set(self._connected))
+        if not self._rebalancing:
+            yield from self._rebalance_until_calm()
+
+    # Rebalancing.
+
+    def _rebalance_until_calm(self) -> Steps:
+        self._rebalancing = self._triggered = True
+        while self._triggered:
+            self._triggered = False
+            try:
+                yield from self._rebalance()
+            except NoNode:
+                self._triggered = True  # a consumer went while it was looked at
+        self._rebalancing = False
+
+    def _rebalance(self) -> Steps:
+        members = yield self._zk.children(IDS)
+        for name in members:
+            if name not in self._connected:
+                yield self._zk.get(f"{IDS}/{name}")
+                if (consumer := self._world.consumers.get(name)) is not None:
+                    self._connected[name] = consumer
+        partitions = int((yield self._zk.get(TOPIC_PATH)))
+        self._round += 1
+        epoch = (self._zk.session_id, self._round)
+        yield from self._stop_all(epoch, set(members))
+        if self._triggered:
+            return
+        for partition in range(partitions):
+            yield self._zk.exists(f"{OFFSETS}/{partition}")
+        self._start_all(epoch, members, partitions)
+
+    def _stop_all(self, epoch: Epoch, members: set[str]) -> Steps:
+        reachable = {name: one for name, one in self._connected.items() if not one.down.closed}
+        gone = set(self._connected) - members
+        self._stopping = Confirmations(set(reachable), epoch)
+        for consumer in reachable.values():
+            self._world.meter.tally.requests += 1
+            consumer.down.send(consumer.stop, epoch, self._stopping.confirm)
+        self._world.scheduler.after(GONE_PATIENCE_MS, self._stopping.give_up, gone)
+        yield self._stopping
+        self._stopping = None
+        self._connected = {name: one for name, one in self._connected.items() if name in members}
+
+    def _start_all(self, epoch: Epoch, members: list[str], partitions: int) -> None:
+        shares = range_shares(members, partitions)
+        self.owners = {partition: name for name, share in shares.items() for partition in share}
+        view = View(frozenset(members), epoch)
+        for name, share in shares.items():
+            if name in self._connected:
+                self._world.meter.tally.requests += 1
+                self._connected[name].down.send(self._connected[name].start, epoch, share, view)
+
+    def crash(self) -> None:
+        self.alive = self.leads = False
+        for process in self._processes:
+            process.stop()
+        self._zk.crash()
+
+
+class ServerCoordinator:
+    """The scheme: an ensemble of three, three brokers on the server that may fall behind, and the consumers."""
+
+    def __init__(self, seed: int, partitions: int) -> None:
+        self.scheduler = Scheduler(0)
+        self.random = Random(f"{seed} server coordinator")
+        self.meter = Meter(self.scheduler)
+        self.ensemble = Ensemble(self.scheduler, self.random)
+        self.consumers: dict[str, ObedientConsumer] = {}
+        self.flowing = False
+        self._joined = 0
+        self.grow(partitions)
+        self.scheduler.run(100)
+        self._brokers = [CoordinatingBroker(self, index) for index in range(BROKERS)]
+        self.scheduler.run(200)
+
+    def owner_of(self, partition: int) -> str | None:
+        return next((broker.owners.get(partition) for broker in self._brokers if broker.leads), None)
+
+    def join(self, name: str) -> None:
+        self.consumers[name] = ObedientConsumer(self, name, self._joined)
+        self._joined += 1
+        self.meter.joined(name)
+
+    def leave(self, name: str) -> None:
+        self.consumers.pop(name).leave()
+        self.meter.gone(name)
+
+    def crash(self, name: str) -> None:
+        self.consumers.pop(name).crash()
+        self.meter.gone(name)
+
+    def grow(self, partitions: int) -> None:
+        self.ensemble.put(TOPIC_PATH, str(partitions))
+        self.meter.topic_has(partitions)
+
+    def lose_broker(self) -> None:
+        next(broker for broker in self._brokers if broker.leads).crash()
+
+    def fall_behind(self, lag_ms: int) -> None:
+        self.ensemble.servers[LAGGING].fall_behind(lag_ms)
+
+    def cut(self, name: str) -> None:
+        self.consumers[name].cut()
+
+    def heal(self, name: str) -> None:
+        self.consumers[name].heal()
+
+    def records_flow(self, flowing: bool) -> None:
+        self.flowing = flowing
+
+    def tally(self) -> Tally:
+        tally, counts = self.meter.now(), self.ensemble.counts
+        tally.reads, tally.writes, tally.notifications = counts.reads, counts.writes, counts.notifications
+        return tally
+
+    def longest_wait_us(self) -> int:
+        longest, self.ensemble.counts.longest_wait_us = self.ensemble.counts.longest_wait_us, 0
+        return longest
