@@ -1,4 +1,4 @@
-"""The decoders as functions on Arrow arrays, which Spark's workers call, and the Spark types of what they return.
+"""The decoders as functions on Arrow arrays, which Spark's workers call, and the types of what they return.
 
 Arrow UDFs rather than mapInArrow and applyInArrow: those ask for pandas, these do not. Times are milliseconds here;
 tables.py and reports.py make timestamps of them.
@@ -13,61 +13,90 @@ import pyarrow as pa
 
 from kohort.history import decoding, stories
 
-MEMBER = (
-    "struct<member_id string, instance_id string, client_id string, client_host string, session_timeout_ms int, "
-    "rebalance_timeout_ms int, topics array<string>, assignment array<struct<topic string, partitions array<int>>>>"
-)
-COMMIT = (
-    "struct<group_id string, topic string, partition int, offset bigint, leader_epoch int, metadata string, "
-    "commit_ms bigint, expire_ms bigint, tombstone boolean, problem string>"
-)
-GENERATION = (
-    "struct<group_id string, generation int, protocol_type string, protocol string, leader_id string, "
-    f"state_ms bigint, members array<{MEMBER}>, tombstone boolean, problem string>"
-)
-CAUSE = (
-    "struct<kind string, text string, member_id string, instance_id string, client_id string, client_host string, "
-    "at_ms bigint, after_ms bigint>"
-)
-REBALANCES = (
-    "array<struct<started_ms bigint, completed_ms bigint, duration_ms bigint, generation int, members int, "
-    "protocol string, rebalance_timeout_ms bigint, last_back string, last_back_after_ms bigint, "
-    f"waiting_for array<string>, causes array<{CAUSE}>, source string>>"
-)
-LIVES = (
-    "array<struct<member_id string, instance_id string, client_id string, client_host string, joined_ms bigint, "
-    "ended_ms bigint, ended string, reason string, rejoins int, first_generation int, last_generation int, "
-    "source string>>"
-)
+TEXT, INT, LONG, FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
+WHO = {"member_id": TEXT, "instance_id": TEXT, "client_id": TEXT, "client_host": TEXT}
 
 
-def spark_type(ddl: str) -> Any:
-    from pyspark.sql.types import DataType
-
-    return DataType.fromDDL(ddl)
+def _struct(**fields: pa.DataType) -> pa.StructType:
+    return pa.struct(list(fields.items()))
 
 
-def arrow_type(ddl: str) -> pa.DataType:
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    return to_arrow_type(spark_type(ddl))
+MEMBER = _struct(
+    **WHO,
+    session_timeout_ms=INT,
+    rebalance_timeout_ms=INT,
+    topics=pa.list_(TEXT),
+    assignment=pa.list_(_struct(topic=TEXT, partitions=pa.list_(INT))),
+)
+COMMIT = _struct(
+    group_id=TEXT,
+    topic=TEXT,
+    partition=INT,
+    offset=LONG,
+    leader_epoch=INT,
+    metadata=TEXT,
+    commit_ms=LONG,
+    expire_ms=LONG,
+    tombstone=FLAG,
+    problem=TEXT,
+)
+GENERATION = _struct(
+    group_id=TEXT,
+    generation=INT,
+    protocol_type=TEXT,
+    protocol=TEXT,
+    leader_id=TEXT,
+    state_ms=LONG,
+    members=pa.list_(MEMBER),
+    tombstone=FLAG,
+    problem=TEXT,
+)
+CAUSE = _struct(kind=TEXT, text=TEXT, **WHO, at_ms=LONG, after_ms=LONG)
+REBALANCES = pa.list_(
+    _struct(
+        started_ms=LONG,
+        completed_ms=LONG,
+        duration_ms=LONG,
+        generation=INT,
+        members=INT,
+        protocol=TEXT,
+        rebalance_timeout_ms=LONG,
+        last_back=TEXT,
+        last_back_after_ms=LONG,
+        waiting_for=pa.list_(TEXT),
+        causes=pa.list_(CAUSE),
+        source=TEXT,
+    )
+)
+LIVES = pa.list_(
+    _struct(
+        **WHO,
+        joined_ms=LONG,
+        ended_ms=LONG,
+        ended=TEXT,
+        reason=TEXT,
+        rejoins=INT,
+        first_generation=INT,
+        last_generation=INT,
+        source=TEXT,
+    )
+)
 
 
 def decode_commits(keys: pa.Array, values: pa.Array) -> pa.Array:
-    kind = arrow_type(COMMIT)
     columns = decoding.commit_columns(keys.to_pylist(), values.to_pylist())
-    arrays = [pa.array(columns[field.name], field.type) for field in kind]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind))
+    arrays = [pa.array(columns[field.name], field.type) for field in COMMIT]
+    return pa.StructArray.from_arrays(arrays, fields=list(COMMIT))
 
 
 def decode_generations(keys: pa.Array, values: pa.Array) -> pa.Array:
     rows = map(decoding.generation_row, keys.to_pylist(), values.to_pylist())
-    return pa.array(list(rows), arrow_type(GENERATION))
+    return pa.array(list(rows), GENERATION)
 
 
-def _each(read: Callable[[Iterable[Any]], list[dict[str, Any]]], groups: pa.Array, ddl: str) -> pa.Array:
+def _each(read: Callable[[Iterable[Any]], list[dict[str, Any]]], groups: pa.Array, kind: pa.DataType) -> pa.Array:
     """`read` of the records of each group, a list in, a list out."""
-    return pa.array([read(rows) for rows in groups.to_pylist()], arrow_type(ddl))
+    return pa.array([read(rows) for rows in groups.to_pylist()], kind)
 
 
 def rebalances_of_events(groups: pa.Array) -> pa.Array:
@@ -86,8 +115,9 @@ def lives_of_generations(groups: pa.Array) -> pa.Array:
     return _each(stories.lives_of_generations, groups, LIVES)
 
 
-def udf(function: Callable[..., pa.Array], ddl: str) -> Any:
+def udf(function: Callable[..., pa.Array], returns: pa.DataType) -> Any:
     """For Spark, and called once a row: the optimizer would else repeat it for every filter on what it returns."""
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql.pandas.types import from_arrow_type
 
-    return arrow_udf(function, spark_type(ddl), ArrowUDFType.SCALAR).asNondeterministic()
+    return arrow_udf(function, from_arrow_type(returns)).asNondeterministic()

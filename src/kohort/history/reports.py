@@ -21,22 +21,22 @@ PLACE = ("group_id", "topic", "partition")
 _GENERATION_FIELDS = ("generation", "protocol", "leader_id", "members")
 
 
-def _per_group(table: DataFrame, fields: tuple[str, ...], function: Any, ddl: str) -> DataFrame:
+def _per_group(table: DataFrame, fields: tuple[str, ...], function: Any, kind: Any) -> DataFrame:
     """The rows that `function` makes of all records of a group, with the group's id."""
     record = f.struct(f.unix_millis("time").alias("at_ms"), "record_offset", *fields)
     groups = table.groupBy("group_id").agg(f.collect_list(record).alias("records"))
-    made = groups.select("group_id", arrow.udf(function, ddl)("records").alias("rows"))
+    made = groups.select("group_id", arrow.udf(function, kind)("records").alias("rows"))
     return made.select("group_id", f.inline("rows"))
 
 
-def _of_both(events: DataFrame, generations: DataFrame | None, functions: tuple[Any, Any], ddl: str) -> DataFrame:
+def _of_both(events: DataFrame, generations: DataFrame | None, functions: tuple[Any, Any], kind: Any) -> DataFrame:
     """Of the events where a group has some, else of its stored generations."""
     fields = tuple(name for name in EVENT_FIELDS if name != "group_id")
-    told = _per_group(events, fields, functions[0], ddl)
+    told = _per_group(events, fields, functions[0], kind)
     if generations is None:
         return told
     others = generations.where("NOT tombstone").join(events.select("group_id").distinct(), "group_id", "left_anti")
-    return told.unionByName(_per_group(others, _GENERATION_FIELDS, functions[1], ddl))
+    return told.unionByName(_per_group(others, _GENERATION_FIELDS, functions[1], kind))
 
 
 # -- rebalances -------------------------------------------------------------------------------------------------------

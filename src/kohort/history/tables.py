@@ -246,9 +246,9 @@ def skipped_records(
         (COMMIT_KEYS, arrow.decode_commits, arrow.COMMIT),
         (GENERATION_KEYS, arrow.decode_generations, arrow.GENERATION),
     )
-    for keys, function, ddl in kinds:
+    for keys, function, kind in kinds:
         mine = records.where(_begins_with(keys))
-        read = mine.select(key_type, arrow.udf(function, ddl)("key", "value").alias("stored"))
+        read = mine.select(key_type, arrow.udf(function, kind)("key", "value").alias("stored"))
         others = others.union(read.where("stored.problem IS NOT NULL").select("key_type", "stored.problem"))
     return others.groupBy("key_type", "reason").agg(f.count("*").alias("records"))
 
