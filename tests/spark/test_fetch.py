@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +45,20 @@ def rows(batches: Any) -> list[tuple[int, str]]:
 def test_exactly_the_range_is_read(servers: str, topic: str) -> None:
     for first, stop in [(0, 2000), (0, 1), (1999, 2000), (137, 1603)]:
         assert rows(fetch.read(task(servers, topic, first, stop))) == list(enumerate(VALUES))[first:stop]
+
+
+def test_a_task_reads_its_pieces_one_after_the_other_over_one_connection(servers: str, topic: str) -> None:
+    POOL.close()
+    pieces = (Piece(topic, 0, 0, 700), Piece(topic, 0, 700, 701), Piece(topic, 0, 1500, 2000))
+    several = replace(task(servers, topic, 0, 1, **{"client.id": unique("worker")}), pieces=pieces)
+    expected = list(enumerate(VALUES))[:701] + list(enumerate(VALUES))[1500:]
+    assert rows(fetch.read(several)) == expected
+    (kept,) = [connections for key, connections in POOL._idle.items() if several.settings["client.id"] in key]
+    assert len(kept) == 1
+    reader = fetch.read(several)
+    next(reader)
+    reader.close()
+    assert rows(fetch.read(several)) == expected
 
 
 def test_a_read_that_is_given_up_leaves_no_answer_for_the_next(servers: str, topic: str) -> None:

@@ -63,6 +63,12 @@ def test_timestamps() -> None:
         ("batch", {**BATCH, "group.id": "g"}, "a bounded read joins no group"),
         ("batch", {**BATCH, "maxOffsetsPerTrigger": "1"}, "is for streams"),
         ("batch", {**BATCH, "minPartitions": "0"}, "must be at least 1"),
+        (
+            "batch",
+            {**BATCH, "minPartitions": "4", "maxPartitions": "3"},
+            "maxPartitions=3 is less than minPartitions=4",
+        ),
+        ("batch", {**BATCH, "maxPartitions": "3", "maxRecordsPerPartition": "9"}, "contradict each other"),
         ("batch", {**BATCH, "failOnDataLoss": "no"}, "must be true or false"),
         ("batch", {**SERVERS, "subscribePattern": "("}, "not a regular expression"),
         ("batch", {**SERVERS, "assign": "orders"}, "assign must be JSON"),
