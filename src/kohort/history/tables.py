@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Time = datetime | int
 """A moment: a datetime (UTC where it names no zone) or milliseconds since 1970."""
 
-EMPTY_RECORDS = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+RECORDS = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _records(spark: SparkSession, scope: Scope, topic: str) -> DataFrame:
     """The records of a topic within the scope, where it exists; of named groups, only the partitions they are in."""
     count = _partition_count(scope, topic)
     if not count:
-        return spark.createDataFrame([], EMPTY_RECORDS)
+        return spark.createDataFrame([], RECORDS)
     wanted = sorted({partition_for(group, count) for group in scope.groups} or range(count))
     reader = spark.read.format("kohort").options(**scope.options()).option("assign", json.dumps({topic: wanted}))
     # Compaction may take a record away between the planning and the reading.
@@ -98,7 +98,7 @@ def _records(spark: SparkSession, scope: Scope, topic: str) -> DataFrame:
         reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
     if scope.until_ms is not None:
         reader = reader.option("endingTimestamp", str(scope.until_ms))
-    return reader.schema(EMPTY_RECORDS).load()
+    return reader.schema(RECORDS).load()
 
 
 def _partition_count(scope: Scope, topic: str) -> int:
