@@ -12,6 +12,7 @@ IDS = f"/consumers/{GROUP}/ids"
 OWNERS = f"/consumers/{GROUP}/owners/{TOPIC}"
 OFFSETS = f"/consumers/{GROUP}/offsets/{TOPIC}"
 COORDINATOR = "/consumers/coordinator"
+EPOCH = "/consumers/coordinator_epoch"
 LAGGING = 1
 """The ZooKeeper server that can fall behind; the first leads."""
 

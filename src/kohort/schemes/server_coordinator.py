@@ -11,10 +11,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kohort.schemes.line import Line
+from kohort.schemes.line import MAX_DELAY_MS, Line
 from kohort.schemes.meter import Meter, Tally, View
 from kohort.schemes.process import Process, Steps
-from kohort.schemes.registry import BROKERS, COORDINATOR, IDS, LAGGING, OFFSETS, TOPIC_PATH, range_shares
+from kohort.schemes.registry import BROKERS, COORDINATOR, EPOCH, IDS, LAGGING, TOPIC_PATH, range_shares
 from kohort.schemes.scheme import COMMIT_EVERY_MS, SESSION_TIMEOUT_MS, TOPIC
 from kohort.schemes.znodes import NodeExists, NoNode
 from kohort.schemes.zookeeper import Ensemble
@@ -22,8 +22,8 @@ from kohort.sim.scheduler import Scheduler
 
 GONE_PATIENCE_MS = 1_000
 """How long a consumer that ZooKeeper has given up may take to confirm that it has stopped."""
-
-Epoch = tuple[int, int]
+ROUNDS_A_TERM = 1_000_000
+"""A coordinator begins so far above its predecessor, whose commands are thereby all older than its own."""
 
 
 class ObedientConsumer:
@@ -33,7 +33,7 @@ class ObedientConsumer:
         self.up = Line(world.scheduler, world.random)
         self._world = world
         self._zk = world.ensemble.connect(server, SESSION_TIMEOUT_MS, lambda _: None, self._session_expired)
-        self._epoch: Epoch = (0, 0)
+        self._epoch = 0
         self._processes: list[Process] = []
         self._run(self._register())
         self._run(self._auto_commit())
@@ -50,14 +50,20 @@ class ObedientConsumer:
 
     # Commands.
 
-    def stop(self, epoch: Epoch, confirm: Callable[[str, Epoch], None]) -> None:
+    def stop(self, epoch: int, confirm: Callable[[str, int], None]) -> None:
         if epoch > self._epoch:
             self._epoch = epoch
             self._world.meter.stops(self.name)
             self.up.send(confirm, self.name, epoch)
 
-    def start(self, epoch: Epoch, partitions: tuple[int, ...], view: View) -> None:
-        if epoch == self._epoch:
+    def start(self, epoch: int, partitions: tuple[int, ...], view: View) -> None:
+        """Ask a broker for the committed offsets, then read on from them."""
+        self._world.meter.tally.requests += 1
+        round_trip_ms = self._world.random.randint(2, 2 * MAX_DELAY_MS)
+        self._world.scheduler.after(round_trip_ms, self._read, epoch, partitions, view)
+
+    def _read(self, epoch: int, partitions: tuple[int, ...], view: View) -> None:
+        if epoch == self._epoch and not self.down.closed:
             self._world.meter.reads(self.name, partitions, view)
 
     # The end, and faults.
@@ -100,7 +106,7 @@ class ObedientConsumer:
 class Confirmations:
     """Waits until all have confirmed that they have stopped, or it is no use to wait any longer."""
 
-    def __init__(self, waited_for: set[str], epoch: Epoch) -> None:
+    def __init__(self, waited_for: set[str], epoch: int) -> None:
         self._waited_for = waited_for
         self._epoch = epoch
         self._answered: Callable[[Any, Exception | None], None] | None = None
@@ -109,7 +115,7 @@ class Confirmations:
         self._answered = answered
         self._see()
 
-    def confirm(self, name: str, epoch: Epoch) -> None:
+    def confirm(self, name: str, epoch: int) -> None:
         if epoch == self._epoch:
             self.give_up({name})
 
@@ -134,7 +140,7 @@ class CoordinatingBroker:
         self._world = world
         self._zk = world.ensemble.connect(LAGGING, SESSION_TIMEOUT_MS, self._watch_fired, lambda: None)
         self._connected: dict[str, ObedientConsumer] = {}
-        self._round = 0
+        self._epoch = 0  # rises from round to round, and from one coordinator to the next
         self._triggered = False
         self._rebalancing = False
         self._stopping: Confirmations | None = None
@@ -152,6 +158,11 @@ class CoordinatingBroker:
             except NodeExists:
                 if (yield self._zk.exists(COORDINATOR, watch=True)):
                     return
+        try:
+            self._epoch = int((yield self._zk.get(EPOCH))) + ROUNDS_A_TERM
+        except NoNode:
+            pass
+        yield self._zk.set(EPOCH, str(self._epoch))
         yield self._zk.children(IDS, watch=True)
         yield self._zk.get(TOPIC_PATH, watch=True)
         yield from self._rebalance_until_calm()
@@ -187,16 +198,13 @@ class CoordinatingBroker:
                 if (consumer := self._world.consumers.get(name)) is not None:
                     self._connected[name] = consumer
         partitions = int((yield self._zk.get(TOPIC_PATH)))
-        self._round += 1
-        epoch = (self._zk.session_id, self._round)
+        self._epoch += 1
+        epoch = self._epoch
         yield from self._stop_all(epoch, set(members))
-        if self._triggered:
-            return
-        for partition in range(partitions):
-            yield self._zk.exists(f"{OFFSETS}/{partition}")
-        self._start_all(epoch, members, partitions)
+        if not self._triggered:
+            self._start_all(epoch, members, partitions)
 
-    def _stop_all(self, epoch: Epoch, members: set[str]) -> Steps:
+    def _stop_all(self, epoch: int, members: set[str]) -> Steps:
         reachable = {name: one for name, one in self._connected.items() if not one.down.closed}
         gone = set(self._connected) - members
         self._stopping = Confirmations(set(reachable), epoch)
@@ -208,7 +216,7 @@ class CoordinatingBroker:
         self._stopping = None
         self._connected = {name: one for name, one in self._connected.items() if name in members}
 
-    def _start_all(self, epoch: Epoch, members: list[str], partitions: int) -> None:
+    def _start_all(self, epoch: int, members: list[str], partitions: int) -> None:
         shares = range_shares(members, partitions)
         self.owners = {partition: name for name, share in shares.items() for partition in share}
         view = View(frozenset(members), epoch)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kohort.client.effects import AutoCommit, Send
+from kohort.client.fetcher import Fetcher, FetcherConfig
 from kohort.client.types import TopicPartition
 from kohort.coordinator.events import GroupEvent, RebalanceCompleted
 from kohort.protocol.errors import ErrorCode
@@ -34,6 +35,8 @@ OPTIONS = Options(
     max_poll_interval_ms=300_000,
     max_delay_ms=MAX_DELAY_MS,
 )
+FETCH_WAIT_MS = 1_000
+"""Shorter than the simulator's: behind a waiting fetch waits whatever else the member asks the same broker."""
 
 
 class Observer(Checker):
@@ -99,6 +102,7 @@ class TodayMember(SimMember):
         super().__init__(world, name, GROUP, frozenset((TOPIC,)), "range", None, False)
         self._meter = world.meter
         self._coordinator = Channel(world, to_coordinator(name), name)
+        self.fetcher = Fetcher(FetcherConfig(auto_offset_reset="earliest", max_wait_ms=FETCH_WAIT_MS))
 
     def _send(self, send: Send) -> None:
         """Heartbeats and commits come with time, not with a change, as do pings and commits of a ZooKeeper client."""

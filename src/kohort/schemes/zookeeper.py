@@ -258,6 +258,9 @@ class Client:
     def delete(self, path: str) -> Operation:
         return Operation(self, Kind.DELETE, path)
 
+    def set(self, path: str, data: str) -> Operation:
+        return Operation(self, Kind.SET, path, data)
+
     def commit_offset(self, path: str, data: str) -> Operation:
         return Operation(self, Kind.SET, path, data, counted=False)
 
