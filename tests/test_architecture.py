@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "storage": {"protocol", "records"},
     "broker": {"protocol", "records", "coordinator", "storage"},
     "client": {"protocol", "records", "assignors"},
+    "schemes": {"sim", "broker", "client", "coordinator", "assignors", "protocol"},
     "spark": {"client", "assignors", "records", "protocol"},
     "history": {"spark", "client", "coordinator", "protocol"},
 }

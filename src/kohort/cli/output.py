@@ -26,6 +26,19 @@ RIGHT = frozenset(
         "before",
         "after",
         "change",
+        "notifications",
+        "reads",
+        "writes",
+        "requests",
+        "agreed-after-ms",
+        "messages-of-all-joins",
+        "views-differ-ms",
+        "no-reader-ms",
+        "two-readers-ms",
+        "gave-up",
+        "unread",
+        "unread-after-60-s",
+        "stale-commits",
     )
 )
 

@@ -41,9 +41,14 @@ class Outcome:
     unread: int
     longest_wait_us: int
 
+    @property
+    def messages(self) -> int:
+        return self.tally.messages
+
     def to_dict(self) -> dict[str, Any]:
         found = asdict(self)
-        return {**found, **found.pop("tally"), "messages": self.tally.messages}
+        tally = found.pop("tally")
+        return {**found, "messages": self.messages, **tally}
 
 
 def names(seed: int) -> Iterator[str]:
@@ -63,7 +68,7 @@ def compare(sizes: tuple[int, ...], seed: int, lag_ms: int = SYNC_LIMIT_MS) -> I
 
 def run(scheme: str, members: int, seed: int, lag_ms: int = SYNC_LIMIT_MS) -> Iterator[Outcome]:
     """One scheme through all changes. After each that takes a consumer away another one joins, unmeasured."""
-    script = _Script(scheme, members, seed)
+    script = Script(scheme, members, seed)
     yield from script.all_join()
     yield script.measure(LEAVE, script.leave_one)
     script.replace_one()
@@ -75,12 +80,13 @@ def run(scheme: str, members: int, seed: int, lag_ms: int = SYNC_LIMIT_MS) -> It
     yield script.measure(LAG, script.join_one, at_least_ms=lag_ms)
     script.leave_one()
     script.settle()
-    script.group.records_flow(True)
-    script.wait(WINDOW_MS // 4)
+    script.let_records_flow()
     yield script.measure(CUT, script.cut_one, at_least_ms=CUT_MS)
 
 
-class _Script:
+class Script:
+    """One scheme and who is in its group; every change is one call."""
+
     def __init__(self, scheme: str, members: int, seed: int) -> None:
         self._scheme = scheme
         self._members = members
@@ -131,6 +137,11 @@ class _Script:
         name = self._random.choice(self._present)
         self.group.cut(name)
         self.group.scheduler.after(CUT_MS, self.group.heal, name)
+
+    def let_records_flow(self) -> None:
+        """For a while, so that when somebody is cut off does not depend on when commits are due."""
+        self.group.records_flow(True)
+        self.wait(self._random.randint(10_000, 15_000))
 
     # Time.
 
