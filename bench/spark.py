@@ -172,7 +172,7 @@ class Bench:
     def stream(self, reader: str, topic: str, records: int) -> float:
         """Seconds per micro-batch, the median of all but the first and the last.
 
-        The last one ends with the log, where the connector's consumers wait out fetch.max.wait.ms.
+        The last one ends with the log, and there the connector takes longer than anywhere else: left out in its favour.
         """
         from pyspark.errors import StreamingQueryException
 
