@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "groups": "kohort.cli.groups:app",
     "history": "kohort.cli.history:app",
     "produce": "kohort.cli.produce:app",
+    "schemes": "kohort.cli.schemes:app",
     "sim": "kohort.cli.sim:app",
     "topics": "kohort.cli.topics:app",
 }
