@@ -21,6 +21,7 @@ TOPIC = "orders"
 SECOND = 1_000
 QUICK = {
     "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.log.level": "ERROR",
     "spark.sql.shuffle.partitions": 1,
     "spark.sql.adaptive.enabled": "false",

@@ -68,9 +68,9 @@ def survey(
 
 def _ends(spark: SparkSession, servers: str, commits: DataFrame, settings: Mapping[str, Any] | None) -> DataFrame:
     """The ends of the committed topics at moments spread over the time of the commits, and of now."""
-    topics = [row.topic for row in commits.select("topic").distinct().collect()]
-    (span,) = commits.agg(f.min(f.unix_millis("time")).alias("a"), f.max(f.unix_millis("time")).alias("z")).collect()
+    at_ms = f.unix_millis("time")
+    (span,) = commits.agg(f.min(at_ms).alias("a"), f.max(at_ms).alias("z"), f.collect_set("topic").alias("t")).collect()
     if span.a is None:
-        return tables.end_offsets(spark, servers, topics, (), settings)
+        return tables.end_offsets(spark, servers, [], (), settings)
     times = [span.a + (span.z - span.a) * number // LOOKS for number in range(1, LOOKS + 1)]
-    return tables.end_offsets(spark, servers, topics, times, settings)
+    return tables.end_offsets(spark, servers, span.t, times, settings)
