@@ -154,6 +154,8 @@ def _shown(heading: str, value: Any) -> Any:
         return clock_time(value)
     if heading in DURATIONS:
         return human_ms(value)
+    if heading == "host":
+        return value.lstrip("/")
     if heading == "share":
         return f"{value:.2%}" if 0 < value < 0.01 else f"{value:.0%}"
     return f"{value:.1f}" if isinstance(value, float) else value

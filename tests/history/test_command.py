@@ -1,0 +1,22 @@
+"""What `kohort history` says before it starts Spark."""
+
+import importlib.util
+
+import pytest
+
+from cli.conftest import CommandLine
+
+NOWHERE = "localhost:1"
+
+
+def test_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pyspark" else found(name))
+    assert "pip install 'kohort[spark]'" in CommandLine(NOWHERE).refused("history", code=1)
+
+
+def test_wrong_words() -> None:
+    k = CommandLine(NOWHERE)
+    assert "there are rebalances, causes" in k.refused("history", "--report", "nonsense")
+    assert "is not a time" in k.refused("history", "--since", "yesterday")
+    assert "no broker can be reached" in k.refused("history", code=1)
