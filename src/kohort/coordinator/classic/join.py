@@ -154,9 +154,7 @@ def _rejoin(
 
 def _add_member(context: Context, group: Group, request: GroupRequest, protocols: Protocols, member_id: str) -> None:
     message = request.message
-    heartbeat = group.pending_members.get(member_id) or Deadline(
-        TimerKind.DELAYED_HEARTBEAT, group.group_id, member_id
-    )
+    heartbeat = group.pending_members.get(member_id) or Deadline(TimerKind.DELAYED_HEARTBEAT, group.group_id, member_id)
     member = Member(
         heartbeat.member_id,
         message.group_instance_id,
