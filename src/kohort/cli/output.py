@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -10,37 +11,7 @@ from typing import Annotated, Any
 import typer
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-RIGHT = frozenset(
-    (
-        "partition",
-        "partitions",
-        "replication",
-        "leader",
-        "current-offset",
-        "start-offset",
-        "end-offset",
-        "log-end-offset",
-        "lag",
-        "records",
-        "members",
-        "before",
-        "after",
-        "change",
-        "notifications",
-        "reads",
-        "writes",
-        "requests",
-        "agreed-after-ms",
-        "messages-of-all-joins",
-        "views-differ-ms",
-        "no-reader-ms",
-        "two-readers-ms",
-        "gave-up",
-        "unread",
-        "unread-after-60-s",
-        "stale-commits",
-    )
-)
+_NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+ ?[%x]?")
 
 
 def is_terminal() -> bool:
@@ -79,7 +50,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: st
 def plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     rows = [[name.upper() for name in columns], *cells]
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
-    right = [name in RIGHT for name in columns]
+    right = _numeric(columns, cells)
     return [
         "  ".join(
             cell.rjust(width) if to_right else cell.ljust(width)
@@ -89,14 +60,23 @@ def plain_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[
     ]
 
 
-def rich_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> Any:
+def _numeric(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[bool]:
+    """Which columns hold nothing but numbers: they line up on the right."""
+    found = []
+    for i in range(len(columns)):
+        column = [row[i] for row in cells if row[i] != "-"]
+        found.append(bool(column) and all(map(_NUMBER.fullmatch, column)))
+    return found
+
+
+def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
     """Folds what is too wide for the terminal rather than cutting it off."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns:
-        table.add_column(name.upper(), justify="right" if name in RIGHT else "left", overflow="fold")
+    for name, to_right in zip(columns, _numeric(columns, cells), strict=True):
+        table.add_column(name.upper(), justify="right" if to_right else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
     return table
