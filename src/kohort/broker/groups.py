@@ -25,7 +25,7 @@ from kohort.coordinator.events import GroupEvent
 from kohort.coordinator.records import OffsetCommit, partition_for
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FindCoordinatorResponse
-from kohort.records.batch import Record, build_batch, build_key_values, read_header
+from kohort.records.batch import build_key_values, read_header
 from kohort.records.compression import Compression
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class GroupService:
         """One batch per partition of what the turn wants stored."""
         effects = self._effects
         if self._unpublished:
-            self._publish()
+            self._publish(now_ms)
         if not effects.appends:
             return
         appends, effects.appends = effects.appends, []
@@ -227,20 +227,19 @@ class GroupService:
 
     # ---- events
 
-    def _publish(self) -> None:
+    def _publish(self, now_ms: int) -> None:
         happened, self._unpublished = self._unpublished, []
         try:
             topic = self._core.topics.by_name.get(EVENTS_TOPIC) or self._core.topics.create(EVENTS_TOPIC, 1)
         except KafkaError as error:
             logger.error("group events are lost, %s cannot be created: %s", EVENTS_TOPIC, error)
             return
-        by_partition: dict[int, list[Record]] = {}
+        by_partition: dict[int, list[tuple[bytes, bytes | None]]] = {}
         for event in happened:
-            records = by_partition.setdefault(partition_for(event.group_id, len(topic.partitions)), [])
-            value = _to_json(event.to_dict()).encode()
-            records.append(Record(len(records), event.at_ms, event.group_id.encode(), value))
-        for index, records in by_partition.items():
-            data = build_batch(records)
+            pairs = by_partition.setdefault(partition_for(event.group_id, len(topic.partitions)), [])
+            pairs.append((event.group_id.encode(), _to_json(event.to_dict()).encode()))
+        for index, pairs in by_partition.items():
+            data = build_key_values(pairs, now_ms)
             self._core.append(Append(topic.partitions[index], data, read_header(data), self))
 
     def _report(self, happened: list[GroupEvent]) -> None:
