@@ -17,12 +17,11 @@ class Call(Protocol):
 
 
 class Process:
-    """Runs the steps one after another; `done` is told when they have ended by themselves."""
+    """Runs the steps one after another."""
 
-    def __init__(self, scheduler: Scheduler, steps: Steps, done: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, scheduler: Scheduler, steps: Steps) -> None:
         self._scheduler = scheduler
         self._steps = steps
-        self._done = done
         self._stopped = False
         scheduler.after(0, self._go_on, None, None)
 
@@ -36,7 +35,6 @@ class Process:
         try:
             wanted = self._steps.send(value) if error is None else self._steps.throw(error)
         except StopIteration:
-            self._done()
             return
         if isinstance(wanted, int):
             self._scheduler.after(wanted, self._go_on, None, None)

@@ -12,13 +12,12 @@ from random import Random
 from typing import Any
 
 from kohort.schemes.line import MAX_DELAY_MS, Line
-from kohort.schemes.meter import Meter, Tally, View
-from kohort.schemes.process import Process, Steps
+from kohort.schemes.meter import View
+from kohort.schemes.on_zookeeper import OnZooKeeper, Participant
+from kohort.schemes.process import Steps
 from kohort.schemes.registry import BROKERS, COORDINATOR, EPOCH, IDS, LAGGING, TOPIC_PATH, range_shares
-from kohort.schemes.scheme import COMMIT_EVERY_MS, SESSION_TIMEOUT_MS, TOPIC
+from kohort.schemes.scheme import COMMIT_EVERY_MS, TOPIC
 from kohort.schemes.znodes import NodeExists, NoNode
-from kohort.schemes.zookeeper import Ensemble
-from kohort.sim.scheduler import Scheduler
 
 GONE_PATIENCE_MS = 1_000
 """How long a consumer that ZooKeeper has given up may take to confirm that it has stopped."""
@@ -26,20 +25,16 @@ ROUNDS_A_TERM = 1_000_000
 """A coordinator begins so far above its predecessor, whose commands are thereby all older than its own."""
 
 
-class ObedientConsumer:
+class ObedientConsumer(Participant):
     def __init__(self, world: ServerCoordinator, name: str, server: int) -> None:
+        super().__init__(world.scheduler, world.ensemble, server)
         self.name = name
         self.down = Line(world.scheduler, world.random)
         self.up = Line(world.scheduler, world.random)
         self._world = world
-        self._zk = world.ensemble.connect(server, SESSION_TIMEOUT_MS, lambda _: None, self._session_expired)
         self._epoch = 0
-        self._processes: list[Process] = []
         self._run(self._register())
         self._run(self._auto_commit())
-
-    def _run(self, steps: Steps) -> None:
-        self._processes.append(Process(self._world.scheduler, steps))
 
     def _register(self) -> Steps:
         yield self._zk.create_ephemeral(f"{IDS}/{self.name}", TOPIC)
@@ -68,20 +63,8 @@ class ObedientConsumer:
 
     # The end, and faults.
 
-    def leave(self) -> None:
-        self._die()
-        Process(self._world.scheduler, self._close())
-
-    def _close(self) -> Steps:
-        yield self._zk.close()
-
-    def crash(self) -> None:
-        self._die()
-        self._zk.crash()
-
     def _die(self) -> None:
-        for process in self._processes:
-            process.stop()
+        super()._die()
         self.up.close()
         self.down.close()
 
@@ -129,26 +112,21 @@ class Confirmations:
             answered(None, None)
 
 
-class CoordinatingBroker:
+class CoordinatingBroker(Participant):
     """A candidate; one of them is elected by being the first to create the coordinator's znode."""
 
     def __init__(self, world: ServerCoordinator, index: int) -> None:
+        super().__init__(world.scheduler, world.ensemble, LAGGING)
         self.index = index
         self.leads = False
-        self.alive = True
         self.owners: dict[int, str] = {}
         self._world = world
-        self._zk = world.ensemble.connect(LAGGING, SESSION_TIMEOUT_MS, self._watch_fired, lambda: None)
         self._connected: dict[str, ObedientConsumer] = {}
         self._epoch = 0  # rises from round to round, and from one coordinator to the next
         self._triggered = False
         self._rebalancing = False
         self._stopping: Confirmations | None = None
-        self._processes: list[Process] = []
         self._run(self._campaign())
-
-    def _run(self, steps: Steps) -> None:
-        self._processes.append(Process(self._world.scheduler, steps))
 
     def _campaign(self) -> Steps:
         while not self.leads:
@@ -225,69 +203,26 @@ class CoordinatingBroker:
                 self._world.meter.tally.requests += 1
                 self._connected[name].down.send(self._connected[name].start, epoch, share, view)
 
-    def crash(self) -> None:
-        self.alive = self.leads = False
-        for process in self._processes:
-            process.stop()
-        self._zk.crash()
+    def _die(self) -> None:
+        super()._die()
+        self.leads = False
 
 
-class ServerCoordinator:
-    """The scheme: an ensemble of three, three brokers on the server that may fall behind, and the consumers."""
+class ServerCoordinator(OnZooKeeper[ObedientConsumer]):
+    """With three brokers on the ZooKeeper server that may fall behind."""
 
     def __init__(self, seed: int, partitions: int) -> None:
-        self.scheduler = Scheduler(0)
-        self.random = Random(f"{seed} server coordinator")
-        self.meter = Meter(self.scheduler)
-        self.ensemble = Ensemble(self.scheduler, self.random)
-        self.consumers: dict[str, ObedientConsumer] = {}
-        self.flowing = False
-        self._joined = 0
+        super().__init__(Random(f"{seed} server coordinator"))
         self.grow(partitions)
         self.scheduler.run(100)
         self._brokers = [CoordinatingBroker(self, index) for index in range(BROKERS)]
         self.scheduler.run(200)
 
+    def _new_consumer(self, name: str, server: int) -> ObedientConsumer:
+        return ObedientConsumer(self, name, server)
+
     def owner_of(self, partition: int) -> str | None:
         return next((broker.owners.get(partition) for broker in self._brokers if broker.leads), None)
 
-    def join(self, name: str) -> None:
-        self.consumers[name] = ObedientConsumer(self, name, self._joined)
-        self._joined += 1
-        self.meter.joined(name)
-
-    def leave(self, name: str) -> None:
-        self.consumers.pop(name).leave()
-        self.meter.gone(name)
-
-    def crash(self, name: str) -> None:
-        self.consumers.pop(name).crash()
-        self.meter.gone(name)
-
-    def grow(self, partitions: int) -> None:
-        self.ensemble.put(TOPIC_PATH, str(partitions))
-        self.meter.topic_has(partitions)
-
     def lose_broker(self) -> None:
         next(broker for broker in self._brokers if broker.leads).crash()
-
-    def fall_behind(self, lag_ms: int) -> None:
-        self.ensemble.servers[LAGGING].fall_behind(lag_ms)
-
-    def cut(self, name: str) -> None:
-        self.consumers[name].cut()
-
-    def heal(self, name: str) -> None:
-        self.consumers[name].heal()
-
-    def records_flow(self, flowing: bool) -> None:
-        self.flowing = flowing
-
-    def tally(self) -> Tally:
-        tally, counts = self.meter.now(), self.ensemble.counts
-        tally.reads, tally.writes, tally.notifications = counts.reads, counts.writes, counts.notifications
-        return tally
-
-    def longest_wait_us(self) -> int:
-        longest, self.ensemble.counts.longest_wait_us = self.ensemble.counts.longest_wait_us, 0
-        return longest

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from random import Random
 
-from kohort.schemes.meter import Meter, Tally, View
-from kohort.schemes.process import Process, Steps
+from kohort.schemes.meter import View
+from kohort.schemes.on_zookeeper import OnZooKeeper, Participant
+from kohort.schemes.process import Steps
 from kohort.schemes.registry import (
     BROKER_IDS,
     BROKERS,
     IDS,
-    LAGGING,
     OFFSETS,
     OWNERS,
     TOPIC_PATH,
@@ -23,27 +23,21 @@ from kohort.schemes.registry import (
 )
 from kohort.schemes.scheme import COMMIT_EVERY_MS, SESSION_TIMEOUT_MS, TOPIC
 from kohort.schemes.znodes import NodeExists, NoNode
-from kohort.schemes.zookeeper import Client, Ensemble
-from kohort.sim.scheduler import Scheduler
 
 MAX_RETRIES = 4
 BACKOFF_MS = 2_000
 
 
-class WatchingConsumer:
+class WatchingConsumer(Participant):
     def __init__(self, world: Watchers, name: str, server: int) -> None:
+        super().__init__(world.scheduler, world.ensemble, server)
         self.name = name
         self._world = world
-        self._zk: Client = world.ensemble.connect(server, SESSION_TIMEOUT_MS, self._watch_fired, self._session_expired)
         self._owned: list[int] = []  # as this consumer believes
         self._triggered = False
         self._rebalancing = False
-        self._processes: list[Process] = []
         self._run(self._begin())
         self._run(self._auto_commit())
-
-    def _run(self, steps: Steps) -> None:
-        self._processes.append(Process(self._world.scheduler, steps))
 
     # Life.
 
@@ -81,27 +75,6 @@ class WatchingConsumer:
         if not self._rebalancing:
             self._rebalancing = True
             yield from self._rebalance_until_calm()
-
-    def leave(self) -> None:
-        self._die()
-        Process(self._world.scheduler, self._close())
-
-    def _close(self) -> Steps:
-        yield self._zk.close()
-
-    def crash(self) -> None:
-        self._die()
-        self._zk.crash()
-
-    def _die(self) -> None:
-        for process in self._processes:
-            process.stop()
-
-    def cut(self) -> None:
-        self._zk.cut()
-
-    def heal(self) -> None:
-        self._zk.heal()
 
     # Rebalancing.
 
@@ -180,58 +153,16 @@ class WatchingConsumer:
                     self._world.meter.tally.stale_commits += 1
 
 
-class Watchers:
-    """The scheme: an ensemble of three and the consumers, each connected to the next server in turn."""
-
+class Watchers(OnZooKeeper[WatchingConsumer]):
     def __init__(self, seed: int, partitions: int) -> None:
-        self.scheduler = Scheduler(0)
-        self.meter = Meter(self.scheduler)
-        self.ensemble = Ensemble(self.scheduler, Random(f"{seed} watchers"))
-        self.flowing = False
-        self._consumers: dict[str, WatchingConsumer] = {}
-        self._joined = 0
+        super().__init__(Random(f"{seed} watchers"))
         for broker in range(BROKERS):
             self.ensemble.put(f"{BROKER_IDS}/{broker}", f"broker{broker}:9092")
         self.grow(partitions)
 
-    def join(self, name: str) -> None:
-        self._consumers[name] = WatchingConsumer(self, name, self._joined)
-        self._joined += 1
-        self.meter.joined(name)
-
-    def leave(self, name: str) -> None:
-        self._consumers.pop(name).leave()
-        self.meter.gone(name)
-
-    def crash(self, name: str) -> None:
-        self._consumers.pop(name).crash()
-        self.meter.gone(name)
-
-    def grow(self, partitions: int) -> None:
-        self.ensemble.put(TOPIC_PATH, str(partitions))
-        self.meter.topic_has(partitions)
+    def _new_consumer(self, name: str, server: int) -> WatchingConsumer:
+        return WatchingConsumer(self, name, server)
 
     def lose_broker(self) -> None:
         """Its session ends like any other; every consumer watches the brokers as well."""
         self.scheduler.after(SESSION_TIMEOUT_MS, self.ensemble.remove, f"{BROKER_IDS}/0")
-
-    def fall_behind(self, lag_ms: int) -> None:
-        self.ensemble.servers[LAGGING].fall_behind(lag_ms)
-
-    def cut(self, name: str) -> None:
-        self._consumers[name].cut()
-
-    def heal(self, name: str) -> None:
-        self._consumers[name].heal()
-
-    def records_flow(self, flowing: bool) -> None:
-        self.flowing = flowing
-
-    def tally(self) -> Tally:
-        tally, counts = self.meter.now(), self.ensemble.counts
-        tally.reads, tally.writes, tally.notifications = counts.reads, counts.writes, counts.notifications
-        return tally
-
-    def longest_wait_us(self) -> int:
-        longest, self.ensemble.counts.longest_wait_us = self.ensemble.counts.longest_wait_us, 0
-        return longest
