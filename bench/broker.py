@@ -62,7 +62,7 @@ def measure_produce(
     target: Target, table: Table, options: argparse.Namespace, size: int, connections: int, depth: int
 ) -> None:
     topic = f"produce-{size}"
-    create_topic(target, topic, connections)
+    create_topic(target.bootstrap_servers, topic, connections)
     batch = batch_of(size)
     lanes = []
     for partition in range(connections):
@@ -80,7 +80,7 @@ def measure_fetch(
     target: Target, table: Table, options: argparse.Namespace, size: int, connections: int, depth: int
 ) -> None:
     topic = f"fetch-{size}"
-    create_topic(target, topic, connections)
+    create_topic(target.bootstrap_servers, topic, connections)
     fill_topic(target, topic, connections, total_bytes=4 * max(size, 1 << 20))
     check = partial(check_fetched, size=size)
     lanes = []
@@ -112,9 +112,9 @@ def batch_of(size: int) -> bytes:
     return batch
 
 
-def create_topic(target: Target, name: str, partitions: int) -> None:
+def create_topic(servers: str, name: str, partitions: int) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    with KafkaSocket(target.bootstrap_servers) as connection:
+    with KafkaSocket(servers) as connection:
         answer = connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CREATE_TOPICS_VERSION)
         assert answer.topics[0].error_code == 0, answer
         for _ in range(300):

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> list[Table]:
 def prepare(target: Target) -> None:
     with KafkaSocket(target.bootstrap_servers) as connection:
         find_coordinator(connection, "warm-up")
-    create_topic(target, TOPIC, TOPIC_PARTITIONS)
+    create_topic(target.bootstrap_servers, TOPIC, TOPIC_PARTITIONS)
 
 
 def open_members(target: Target, prefix: str, count: int, *, one_group: bool = False) -> list[Member]:

@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator
 from itertools import cycle, islice
 
+from broker import PRODUCE_VERSION, create_topic
 from kafka_socket import KafkaSocket
-from kohort.protocol.messages import CreateTopicsRequest, ProduceRequest
+from kohort.protocol.messages import ProduceRequest
 from kohort.records.batch import Record, build_batch
 from kohort.records.compression import Compression
 
 DIFFERENT_BATCHES = 400
-PRODUCE_VERSION, CREATE_TOPICS_VERSION = 9, 5
 REQUESTS_IN_FLIGHT = 5
 PARTITIONS_PER_REQUEST = 16
 
@@ -46,12 +46,6 @@ def batches(size: int, codec: str) -> list[bytes]:
     ]
 
 
-def create(connection: KafkaSocket, topic: str, partitions: int) -> None:
-    wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-    answer = connection.call(CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), CREATE_TOPICS_VERSION)
-    assert answer.topics[0].error_code == 0, answer.topics[0].error_message
-
-
 def requests(topic: str, partitions: int, rounds: int, size: int, codec: str) -> Iterator[ProduceRequest]:
     """`rounds` batches for every partition."""
     source = cycle(batches(size, codec))
@@ -70,9 +64,8 @@ def fill(servers: str, topic: str, records: int, size: int, partitions: int = 4,
     """Create a topic and put at least `records` records into it, evenly; how many it has then."""
     per_round = records_per_batch(size) * partitions
     rounds = -(-records // per_round)
+    create_topic(servers, topic, partitions)
     with KafkaSocket(servers, client_id="bench-fill") as connection:
-        create(connection, topic, partitions)
-        time.sleep(1)  # until every partition has its leader
         for request in requests(topic, partitions, rounds, size, codec):
             connection.send(request, PRODUCE_VERSION)
             if len(connection.in_flight) >= REQUESTS_IN_FLIGHT:

@@ -1,7 +1,12 @@
-"""What must not depend on where the tests run: Hypothesis' time limit per example, and whether Ctrl-C is heard."""
+"""What must not depend on where the tests run: Hypothesis' time limit per example, whether Ctrl-C is heard. And what
+tests of several packages need."""
 
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
@@ -10,3 +15,17 @@ settings.load_profile("untimed")
 # A shell starts what runs in its background with SIGINT ignored, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate for 127.0.0.1 with its key, in one PEM file."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl not found")
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert, both = folder / "key.pem", folder / "cert.pem", folder / "both.pem"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    both.write_text(key.read_text() + cert.read_text())
+    return both

@@ -13,8 +13,7 @@ from typing import Any
 from crc32c import crc32c
 
 from kohort.broker.groups import GroupService
-from kohort.broker.internal_topics import OFFSETS_TOPIC
-from kohort.coordinator.records import UnknownRecord, decode
+from kohort.coordinator.records import OFFSETS_TOPIC, UnknownRecord, decode
 from kohort.protocol import messages, schema
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.frames import FrameSplitter, decode_response, parse_request_header

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kohort.broker.groups import EVENTS_TOPIC, GroupService
-from kohort.broker.internal_topics import OFFSETS_TOPIC
 from kohort.coordinator import records as group_records
+from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import Record, build_batch, iter_batches, read_records

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -266,20 +265,6 @@ def test_group_tools_agree(group: Group, topics: Topics) -> None:
 
 
 # -- security ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for 127.0.0.1 with its key, in one PEM file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl not found")
-    folder = tmp_path_factory.mktemp("tls")
-    key, cert, both = folder / "key.pem", folder / "cert.pem", folder / "both.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    both.write_text(key.read_text() + cert.read_text())
-    return both
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,20 +18,6 @@ from kohort.spark.options import parse_read_options
 from kohort.spark.planning import bounded_ranges
 from spark.conftest import BROKER
 from spark.query import Query, committed, create, produce, stopping, unique
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for 127.0.0.1 with its key, in one file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl not found")
-    folder = tmp_path_factory.mktemp("tls")
-    key, cert, both = folder / "key.pem", folder / "cert.pem", folder / "both.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    both.write_text(key.read_text() + cert.read_text())
-    return both
 
 
 class TlsProxy:

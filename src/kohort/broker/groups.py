@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker import event_log
 from kohort.broker.appends import Append
 from kohort.broker.group_loading import GroupLoader
-from kohort.broker.internal_topics import OFFSETS_TOPIC, ensure_offsets_topic
+from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.table import Api
-from kohort.broker.topics import EVENTS_TOPIC
 from kohort.coordinator.context import CoordinatorConfig
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import SHARED, Effects, GroupRequest
 from kohort.coordinator.effects import Append as GroupAppend
-from kohort.coordinator.events import GroupEvent
-from kohort.coordinator.records import OffsetCommit, partition_for
+from kohort.coordinator.events import EVENTS_TOPIC, GroupEvent
+from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit, partition_for
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FindCoordinatorResponse
 from kohort.records.batch import build_key_values, read_header

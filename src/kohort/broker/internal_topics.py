@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kohort.broker.topics import Topic
+from kohort.coordinator.records import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from kohort.broker.core import Core
 
-OFFSETS_TOPIC = "__consumer_offsets"
 _MIN_SEGMENT_BYTES = 1024 * 1024
 
 

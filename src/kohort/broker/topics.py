@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.topic_configs import broker_log_config
+from kohort.coordinator.events import EVENTS_TOPIC
+from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.uuids import ZERO_UUID, from_base64, to_base64
 from kohort.storage.config import LogConfig
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.broker")
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-EVENTS_TOPIC = "__kohort_group_events"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 DOCUMENT = "kohort.state.json"
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 10_000

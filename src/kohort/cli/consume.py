@@ -154,11 +154,7 @@ def _starts(consumer: Any, partitions: list[Any], start: str) -> Mapping[Any, in
 
 def _moment(start: str) -> int:
     try:
-        return times.parse_time_ms(start)
-    except WrongInput:
-        pass
-    try:
-        return int(time.time() * 1000) - times.parse_duration_ms(start)
+        return times.parse_moment_ms(start, int(time.time() * 1000))
     except WrongInput:
         raise WrongInput(
             f"--from takes earliest, latest, an offset, -N, a time (2026-01-31T12:00) or an age (15m), not {start!r}"

@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.events import EVENTS_TOPIC
 from kohort.coordinator.rebalances import Generation, StoredMember
-from kohort.coordinator.records import GroupMetadata, UnknownRecord, decode, group_key, partition_for
+from kohort.coordinator.records import OFFSETS_TOPIC, GroupMetadata, UnknownRecord, decode, group_key, partition_for
 from kohort.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kohort.cli.target import Target
 
-OFFSETS_TOPIC = "__consumer_offsets"
-EVENTS_TOPIC = "__kohort_group_events"
 FIRST_WINDOW = 5_000
 GROWTH = 8
 POLL_S = 0.5

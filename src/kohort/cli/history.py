@@ -17,7 +17,7 @@ from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, print_json, print_table
 from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected, warn
-from kohort.cli.times import clock_time, human_ms, parse_duration_ms, parse_time_ms
+from kohort.cli.times import clock_time, human_ms, parse_moment_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def history(
     """
     _check(report, output)
     now_ms = int(time.time() * 1000)
-    bounds = _moment(since, now_ms), _moment(until, now_ms)
+    bounds = [None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until)]
     target.admin().close()  # says at once that there is no cluster
     with _session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
         from kohort.client.config import SETTINGS
@@ -87,15 +87,6 @@ def _check(report: list[str] | None, output: Path | None) -> None:
         raise WrongInput(f"no report {unknown[0]!r}: there are {', '.join(REPORTS)}")
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise WrongInput(f"{output} is there already: name a directory that is new or empty")
-
-
-def _moment(text: str | None, now_ms: int) -> int | None:
-    if text is None:
-        return None
-    try:
-        return now_ms - parse_duration_ms(text)
-    except WrongInput:
-        return parse_time_ms(text)
 
 
 @contextlib.contextmanager

@@ -36,6 +36,14 @@ def parse_duration_ms(text: str) -> int:
         raise WrongInput(f"{text!r} is not a duration: write PT1H30M, P1D, or 90s, 15m, 2h, 1d") from None
 
 
+def parse_moment_ms(text: str, now_ms: int) -> int:
+    """A time, or how long ago."""
+    try:
+        return now_ms - parse_duration_ms(text)
+    except WrongInput:
+        return parse_time_ms(text)
+
+
 def clock_time(at_ms: int) -> str:
     """To the second, in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+EVENTS_TOPIC = "__kohort_group_events"
 STORY_LENGTH = 64
 
 

@@ -16,6 +16,7 @@ from kohort.protocol.messages import GroupMetadataKey, GroupMetadataValue, Offse
 from kohort.protocol.uuids import ZERO_UUID
 from kohort.protocol.wire import DecodeError
 
+OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_COMMIT_VALUE_VERSION = 4
 OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_METADATA_VALUE_VERSION = 3

@@ -14,13 +14,12 @@ from typing import Any
 
 import kohort
 from kohort.client.types import TopicPartition
+from kohort.coordinator.events import EVENTS_TOPIC
 from kohort.coordinator.rebalances import Rebalance, from_events
-from kohort.coordinator.records import partition_for
+from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.demo.words import Line, line_for, name_of
 from kohort.protocol.errors import KafkaError
 
-OFFSETS_TOPIC = "__consumer_offsets"
-EVENTS_TOPIC = "__kohort_group_events"
 LOOK_EVERY_S = 0.2
 
 

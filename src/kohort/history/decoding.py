@@ -18,9 +18,6 @@ from kohort.coordinator.records import (
     group_key,
 )
 
-OFFSETS_TOPIC = "__consumer_offsets"
-EVENTS_TOPIC = "__kohort_group_events"
-
 EVENT_FIELDS = {
     "group_id": "string",
     "generation": "int",

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from kohort.coordinator.records import partition_for
+from kohort.coordinator.events import EVENTS_TOPIC
+from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.history import arrow
 from kohort.history.decoding import (
     COMMIT_KEYS,
     EVENT_FIELDS,
-    EVENTS_TOPIC,
     GENERATION_KEYS,
-    OFFSETS_TOPIC,
     key_prefixes,
 )
 
@@ -131,10 +130,7 @@ def group_events(
 ) -> DataFrame:
     """One row an event of `__kohort_group_events`, which a kohort broker keeps; no rows on any other Kafka."""
     scope = Scope.of(servers, groups, since, until, settings)
-    records = _records(spark, scope, EVENTS_TOPIC)
-    if scope.groups:
-        records = records.where(f.col("key").cast("string").isin(*scope.groups))
-    return scope.within(_events(records))
+    return scope.within(_events(_records(spark, scope, EVENTS_TOPIC), scope))
 
 
 def group_events_stream(
@@ -149,13 +145,13 @@ def group_events_stream(
     scope = Scope.of(servers, groups, None, None, settings)
     reader = spark.readStream.format("kohort").options(**scope.options()).option("subscribe", EVENTS_TOPIC)
     records = reader.option("group.id", group_id).option("startingOffsets", starting_offsets).load()
+    return _events(records, scope)
+
+
+def _events(records: DataFrame, scope: Scope) -> DataFrame:
+    """What is not an event has no type, group or time, and is left out."""
     if scope.groups:
         records = records.where(f.col("key").cast("string").isin(*scope.groups))
-    return _events(records)
-
-
-def _events(records: DataFrame) -> DataFrame:
-    """What is not an event has no type, group or time, and is left out."""
     schema = ", ".join(f"{name} {kind}" for name, kind in {"at_ms": "bigint", **EVENT_FIELDS}.items())
     found = records.select(f.from_json(f.col("value").cast("string"), schema).alias("event"), *_position())
     found = found.where("event.type IS NOT NULL AND event.group_id IS NOT NULL AND event.at_ms IS NOT NULL")

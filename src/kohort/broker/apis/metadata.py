@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.internal_topics import OFFSETS_TOPIC, ensure_offsets_topic
+from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.topics import INTERNAL_TOPICS, Topic, check_name
+from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.uuids import ZERO_UUID

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.broker.internal_topics import OFFSETS_TOPIC
-from kohort.coordinator.records import GroupMetadata, OffsetCommit, decode
+from kohort.coordinator.records import OFFSETS_TOPIC, GroupMetadata, OffsetCommit, decode
 from kohort.records.batch import iter_batches, read_records
 from kohort.sim.trace import Checker
 
