@@ -22,6 +22,7 @@ from kohort.protocol.wire import DecodeError
 
 _SIZE = Struct(">i")
 _MAX_FRAME = 2**31 - 1
+_MOST_KEPT = 8 * 1024 * 1024
 API_VERSIONS_V0_ERROR = ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -38,6 +39,7 @@ class Connection:
         self._correlation_id = 0
         self._waiting: deque[tuple[int, int, type[Message]]] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
+        self._memory = bytearray()
         self.closed = False
         try:
             self._socket = self._connect(host, port, config)
@@ -109,10 +111,13 @@ class Connection:
             raise self._lost(error) from error
         self._waiting.append((self._correlation_id, version, response))
 
-    def receive(self) -> Any:
-        """The answer to the oldest request not yet answered."""
+    def receive(self, *, lasting: bool = True) -> Any:
+        """The answer to the oldest request not yet answered.
+
+        One that need not last holds records only until the next is received: both share the connection's memory.
+        """
         correlation_id, version, response = self._waiting[0]
-        frame = self._frame()
+        frame = self._frame(lasting)
         self._waiting.popleft()
         if frames.response_correlation_id(frame) != correlation_id:
             raise self._lost("an answer to another request")
@@ -128,24 +133,31 @@ class Connection:
         self.send(request, version)
         return self.receive()
 
-    def _frame(self) -> bytearray:
+    def _frame(self, lasting: bool) -> memoryview:
         try:
-            (size,) = _SIZE.unpack(self._exactly(4))
+            (size,) = _SIZE.unpack(self._fill(memoryview(bytearray(4))))
             if not 4 <= size <= _MAX_FRAME:
                 raise ConnectionResetError(f"a frame of {size} bytes")
-            return self._exactly(size)
+            return self._fill(memoryview(bytearray(size)) if lasting else self._kept(size))
         except OSError as error:
             raise self._lost(error) from error
 
-    def _exactly(self, size: int) -> bytearray:
-        buffer = bytearray(size)
-        view, filled = memoryview(buffer), 0
-        while filled < size:
+    def _kept(self, size: int) -> memoryview:
+        """Memory that has been in use is much cheaper than fresh memory."""
+        if size > _MOST_KEPT:
+            return memoryview(bytearray(size))
+        if len(self._memory) < size:
+            self._memory = bytearray(size)
+        return memoryview(self._memory)[:size]
+
+    def _fill(self, view: memoryview) -> memoryview:
+        filled = 0
+        while filled < len(view):
             count = self._socket.recv_into(view[filled:])
             if count == 0:
                 raise ConnectionResetError("closed by the broker")
             filled += count
-        return buffer
+        return view
 
     @property
     def socket(self) -> socket.socket:

@@ -121,7 +121,7 @@ class RangeReader:
             self._release()
             self._ask(self._account.next_offset)
         assert self._connection is not None
-        response = self._connection.receive()
+        response = self._connection.receive(lasting=False)
         self._asked_for = None
         if response.error_code:
             raise KafkaError(ErrorCode.of(response.error_code))
