@@ -2,6 +2,7 @@
 
 One broker, the same topics, one Spark session of two cores, the readers taking turns. Bounded reads of all columns and
 of the value alone, micro-batches of a stream, topics of 1 to 64 partitions, the memory of a Python worker.
+A source that does no work (spark_ceiling.py) shows how much of kohort's time is Spark's own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Any
 
 from apache_kafka import cache_dir
 from process import family
+from spark_ceiling import FORMAT as NO_WORK
+from spark_ceiling import register
 from spark_topics import fill
 from targets import running
 
@@ -41,12 +44,10 @@ TUNED = {
     "kafka.receive.buffer.bytes": str(4 * 1024 * 1024),
 }
 READERS = ("kohort", "connector", "connector, tuned")
+CEILING = "no work"
 ALL_COLUMNS = ("count(*)", "sum(length(key))", "sum(length(value))", "max(partition)", "max(offset)", "max(timestamp)")
 VALUE_ONLY = ("count(*)", "sum(length(value))")
 GOALS = {"all columns": (3.0, 1.8), "value only": (4.0, 2.0), "micro-batch": (2.0, 1.3)}
-
-STREAM_ROUNDS = 2
-"""A stream has many micro-batches, of which the median counts: fewer rounds will do."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Line:
         return {
             side: (value / own if self.lower_is_better else own / value)
             for side, value in self.values.items()
-            if side != "kohort" and own and value
+            if side not in ("kohort", CEILING) and own and value
         }
 
 
@@ -90,7 +91,7 @@ class SparkTable:
     notes: list[str] = field(default_factory=list)
 
     def as_text(self) -> str:
-        head = ("", "unit", *READERS, "factor", "tuned", "goals")
+        head = ("", "unit", *READERS, "factor", "tuned", "goals", CEILING)
         rows = [head, *(self._cells(line) for line in self.lines)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         texts = [
@@ -104,10 +105,10 @@ class SparkTable:
     @staticmethod
     def _cells(line: Line) -> tuple[str, ...]:
         factors = line.factors()
-        shown = [f"{line.values[side]:,.2f}" if side in line.values else "-" for side in READERS]
+        shown = {side: f"{line.values[side]:,.2f}" if side in line.values else "-" for side in (*READERS, CEILING)}
         times = [f"{factors[side]:.2f}x" if side in factors else "-" for side in READERS[1:]]
         goals = "" if line.goals is None else f"{line.goals[0]:g}x / {line.goals[1]:g}x"
-        return (line.name, line.unit, *shown, *times, goals)
+        return (line.name, line.unit, *(shown[side] for side in READERS), *times, goals, shown[CEILING])
 
     def as_json(self) -> dict[str, object]:
         rows = [
@@ -147,14 +148,27 @@ def connector_jars() -> list[Path]:
 # -- measuring -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Topic:
+    name: str
+    records: int
+    size: int
+
+
 class Bench:
     def __init__(self, spark: Any, servers: str, sizes: Sizes, readers: tuple[str, ...]) -> None:
         self.spark, self.servers, self.sizes, self.readers = spark, servers, sizes, readers
 
-    def frame(self, reader: str, topic: str, columns: str | None, stream: bool = False, **options: str) -> Any:
+    def filled(self, name: str, records: int, size: int, partitions: int = 4, codec: str = "none") -> Topic:
+        return Topic(name, fill(self.servers, name, records, size, partitions, codec), size)
+
+    def frame(self, reader: str, topic: Topic, columns: str | None, stream: bool = False, **options: str) -> Any:
         spark = self.spark.readStream if stream else self.spark.read
+        if reader == CEILING:
+            source = spark.format(NO_WORK).options(records=topic.records, size=topic.size, **options)
+            return (source.schema(columns) if columns else source).load()
         source = spark.format("kohort" if reader == "kohort" else "kafka")
-        source = source.option("kafka.bootstrap.servers", self.servers).option("subscribe", topic)
+        source = source.option("kafka.bootstrap.servers", self.servers).option("subscribe", topic.name)
         source = source.option("startingOffsets", "earliest").options(**options)
         if reader == "connector, tuned":
             source = source.options(**TUNED)
@@ -162,17 +176,18 @@ class Bench:
             return source.schema(columns).load()
         return source.load()
 
-    def batch(self, reader: str, topic: str, aggregates: tuple[str, ...], columns: str | None = None) -> float:
+    def batch(self, reader: str, topic: Topic, aggregates: tuple[str, ...], columns: str | None = None) -> float:
         """Seconds to aggregate a whole topic."""
         frame = self.frame(reader, topic, columns).selectExpr(*aggregates)
         began = time.perf_counter()
         frame.collect()
         return time.perf_counter() - began
 
-    def stream(self, reader: str, topic: str, records: int) -> float:
+    def stream(self, reader: str, topic: Topic, records: int) -> float:
         """Seconds per micro-batch, the median of all but the first and the last.
 
-        The last one ends with the log, and there the connector takes longer than anywhere else: left out in its favour.
+        The last one ends with the log. There the tuned connector waits for its next fetch to come back empty, half a
+        second a task (fetch.max.wait.ms): left out in its favour.
         """
         from pyspark.errors import StreamingQueryException
 
@@ -184,7 +199,7 @@ class Bench:
                 if "connect back" not in str(error):
                     raise
 
-    def _stream(self, reader: str, topic: str, records: int) -> float:
+    def _stream(self, reader: str, topic: Topic, records: int) -> float:
         options = {"maxOffsetsPerTrigger": str(records)}
         if reader == "kohort":
             options["group.id"] = f"bench-{uuid.uuid4().hex[:8]}"
@@ -210,9 +225,9 @@ class Bench:
         return {reader: min(times) for reader, times in found.items()}
 
 
-def rates(records: int, seconds: dict[str, float]) -> dict[str, float]:
+def rates(topic: Topic, seconds: dict[str, float]) -> dict[str, float]:
     """Million records per second."""
-    return {reader: records / time_taken / 1e6 for reader, time_taken in seconds.items()}
+    return {reader: topic.records / time_taken / 1e6 for reader, time_taken in seconds.items()}
 
 
 class WorkerMemory:
@@ -251,22 +266,21 @@ def main_tables(bench: Bench) -> Iterator[SparkTable]:
         ("1 KB", sizes.large_records, 1000, "none"),
     ]
     for name, records, size, codec in topics:
-        topic = f"bench-{size}-{codec}"
-        records = fill(bench.servers, topic, records, size, codec=codec)
-        table = SparkTable(f"Spark reads {records:,} records of {name}, 4 partitions, local[2]")
+        topic = bench.filled(f"bench-{size}-{codec}", records, size, codec=codec)
+        table = SparkTable(f"Spark reads {topic.records:,} records of {name}, 4 partitions, local[2]")
         seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, ALL_COLUMNS))
-        table.lines.append(Line("all columns", "M records/s", rates(records, seconds), goals=GOALS["all columns"]))
+        table.lines.append(Line("all columns", "M records/s", rates(topic, seconds), goals=GOALS["all columns"]))
         seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, VALUE_ONLY, "value binary"))
-        table.lines.append(Line("value only", "M records/s", rates(records, seconds), goals=GOALS["value only"]))
-        table.lines.extend(micro_batches(bench, topic, records))
+        table.lines.append(Line("value only", "M records/s", rates(topic, seconds), goals=GOALS["value only"]))
+        table.lines.extend(micro_batches(bench, topic))
         yield table
 
 
-def micro_batches(bench: Bench, topic: str, records: int) -> Iterator[Line]:
+def micro_batches(bench: Bench, topic: Topic) -> Iterator[Line]:
     """Sizes of which the topic has four or more, so that some are left without the first and the last; else a fifth."""
-    chosen = [size for size in bench.sizes.batches if size * 4 <= records] or [records // 5]
+    chosen = [size for size in bench.sizes.batches if size * 4 <= topic.records] or [topic.records // 5]
     for size in chosen:
-        seconds = bench.best(lambda reader, size=size: bench.stream(reader, topic, size), STREAM_ROUNDS)
+        seconds = bench.best(lambda reader, size=size: bench.stream(reader, topic, size))
         yield Line(f"micro-batch of {size:,}", "s", seconds, lower_is_better=True, goals=GOALS["micro-batch"])
 
 
@@ -274,10 +288,9 @@ def scaling_table(bench: Bench) -> SparkTable:
     records = bench.sizes.scaling_records
     table = SparkTable(f"Partitions: {records:,} records of 100 bytes, all columns, local[2]")
     for partitions in (1, 4, 16, 64):
-        topic = f"bench-scale-{partitions}"
-        filled = fill(bench.servers, topic, records, 100, partitions)
+        topic = bench.filled(f"bench-scale-{partitions}", records, 100, partitions)
         seconds = bench.best(lambda reader, topic=topic: bench.batch(reader, topic, ALL_COLUMNS), 1)
-        table.lines.append(Line(f"{partitions} partitions", "M records/s", rates(filled, seconds)))
+        table.lines.append(Line(f"{partitions} partitions", "M records/s", rates(topic, seconds)))
     return table
 
 
@@ -302,10 +315,12 @@ def run(options: argparse.Namespace) -> Iterator[SparkTable]:
     except (OSError, subprocess.CalledProcessError) as error:
         readers = ("kohort",)
         notes.append(f"Spark's connector is left out, its jars cannot be fetched: {error}")
+    notes.append(f"{CEILING}: a Python source that hands out rows from memory, the most that Spark's API allows")
     with running(side) as broker:
         spark = kohort.spark.session("bench", "local[2]", config)
+        register(spark)
         try:
-            bench = Bench(spark, broker.bootstrap_servers, sizes, readers)
+            bench = Bench(spark, broker.bootstrap_servers, sizes, (*readers, CEILING))
             with WorkerMemory(os.getpid()) as memory:
                 for table in tables(bench):
                     used = f"a Python worker of kohort's source used at most {memory.most_bytes / 2**20:.0f} MB so far"

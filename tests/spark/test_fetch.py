@@ -61,6 +61,43 @@ def test_a_task_reads_its_pieces_one_after_the_other_over_one_connection(servers
     assert rows(fetch.read(several)) == expected
 
 
+def test_every_fetch_over_a_connection_uses_the_same_memory(servers: str, topic: str) -> None:
+    POOL.close()
+    settings = {"client.id": unique("worker")}
+    whole = task(servers, topic, 0, 2000, **settings)
+    assert rows(fetch.read(whole)) == list(enumerate(VALUES))
+    (connection,) = next(kept for key, kept in POOL._idle.items() if settings["client.id"] in key)
+    memory = connection._memory
+    assert 50_000 < len(memory) < 2 * 65536
+    assert rows(fetch.read(whole)) == list(enumerate(VALUES))
+    assert connection._memory is memory
+
+
+def test_the_memory_of_a_huge_fetch_is_not_kept(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    POOL.close()
+    monkeypatch.setattr("kohort.spark.connection._MOST_KEPT", 50_000)
+    settings = {"client.id": unique("worker")}
+    assert rows(fetch.read(task(servers, topic, 0, 2000, **settings))) == list(enumerate(VALUES))
+    (connection,) = next(kept for key, kept in POOL._idle.items() if settings["client.id"] in key)
+    assert len(connection._memory) <= 50_000
+
+
+@pytest.mark.parametrize("with_kernel", [True, False])
+def test_rows_do_not_change_when_the_next_fetch_takes_the_memory(
+    servers: str, topic: str, monkeypatch: pytest.MonkeyPatch, with_kernel: bool
+) -> None:
+    if not with_kernel:
+        monkeypatch.setattr("kohort.records.kernel.load", lambda: None)
+    every_column = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+    reader = fetch.read(replace(task(servers, topic, 0, 2000), columns=every_column))
+    batches, texts = [], []
+    for batch in reader:
+        batches.append(batch)
+        texts.append(str(batch.to_pylist()))
+    assert [str(batch.to_pylist()) for batch in batches] == texts
+    assert sum(batch.num_rows for batch in batches) == 2000
+
+
 def test_a_read_that_is_given_up_leaves_no_answer_for_the_next(servers: str, topic: str) -> None:
     reader = fetch.read(task(servers, topic, 0, 2000))
     next(reader)
@@ -119,8 +156,8 @@ def test_a_leader_change_within_a_range(servers: str, topic: str, monkeypatch: p
     asked: list[int] = []
     receive, ask = Connection.receive, fetch.Cluster._ask_metadata
 
-    def refuse(self: Connection) -> Any:
-        response = receive(self)
+    def refuse(self: Connection, **how: bool) -> Any:
+        response = receive(self, **how)
         if type(response).__name__ == "FetchResponse" and refusals:
             asked.append(0)
             if len(asked) % 2 == 0:

@@ -103,6 +103,8 @@ def test_as_many_tasks_as_cores_where_their_number_is_known() -> None:
 def test_many_partitions_with_little_to_read_need_few_tasks() -> None:
     many = {TopicPartition("t", number): (0, 500) for number in range(64)}
     assert len(plan_tasks(many)) == 1
+    assert len(plan_tasks(many, cores=2)) == 2, "an idle core takes half of it"
+    assert len(plan_tasks({tp: (0, 100) for tp in many}, cores=2)) == 1, "but not for as little as this"
     assert len(plan_tasks(many, min_partitions=64)) == 64
     assert len(plan_tasks({tp: (0, 100_000) for tp in many})) == 64
     assert all(sum(p.stop - p.first for p in task) <= 1000 for task in plan_tasks(many, max_records=1000))

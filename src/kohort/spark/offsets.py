@@ -15,9 +15,9 @@ LATEST = -1
 EARLIEST = -2
 TASK_OFFSETS = 32_768
 """Ranges are read by one task together up to so many offsets, which cost less to read than a task does."""
-TASK_OFFSETS_MOST = 1_000_000
-"""Where the number of cores is known, ranges share tasks to get one for each core, but only up to so many offsets:
-about a second's work, so that tasks still even out among cores."""
+TASK_OFFSETS_LEAST, TASK_OFFSETS_MOST = 8_192, 1_000_000
+"""Where the number of cores is known, ranges share tasks to get one for each core. Fewer offsets are not worth a task
+even on an idle core; more are about a second's work, and tasks should still even out among cores."""
 
 Ranges = dict[TopicPartition, tuple[int, int]]
 
@@ -206,7 +206,7 @@ def plan_tasks(
     """
     pieces = split(ranges, min_partitions, max_records)
     total = sum(piece.stop - piece.first for piece in pieces)
-    enough = max(min(-(-total // cores), TASK_OFFSETS_MOST), TASK_OFFSETS) if cores else TASK_OFFSETS
+    enough = max(min(-(-total // cores), TASK_OFFSETS_MOST), TASK_OFFSETS_LEAST) if cores else TASK_OFFSETS
     if max_records:
         enough = min(enough, max_records)
     small = [size for piece in pieces if (size := piece.stop - piece.first) < enough]
