@@ -6,7 +6,6 @@ Nothing here knows kohort, and nothing under src/ may import this file.
 
 from __future__ import annotations
 
-import atexit
 import base64
 import contextlib
 import fcntl
@@ -14,16 +13,14 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
-import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+
+from broker_process import BrokerProcess, ask, free_ports
 
 KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.25.4"
@@ -210,43 +207,11 @@ def run_java(
 # -- the broker ----------------------------------------------------------------------------------------------------
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
+class ApacheKafka(BrokerProcess):
+    """One combined broker and controller."""
 
-
-def _ask(port: int, api_key: int, version: int, body: bytes, timeout: float = 5.0) -> bytes:
-    """One request with header version 1; the response without its size and correlation id."""
-    payload = struct.pack(">hhih", api_key, version, 1, 5) + b"probe" + body
-    with socket.create_connection(("127.0.0.1", port), timeout) as sock:
-        sock.sendall(struct.pack(">i", len(payload)) + payload)
-        with sock.makefile("rb") as stream:
-            head = stream.read(4)
-            if len(head) < 4:
-                raise ConnectionError("closed")
-            return stream.read(struct.unpack(">i", head)[0])[4:]
-
-
-def answers_api_versions(port: int) -> bool:
-    try:
-        return _ask(port, 18, 0, b"")[:2] == b"\0\0"
-    except OSError:
-        return False
-
-
-def _lists_a_broker(port: int) -> bool:
-    """A KRaft broker answers ApiVersions a moment before it is unfenced; Metadata v1 names it once it is usable."""
-    try:
-        return struct.unpack_from(">i", _ask(port, 3, 1, struct.pack(">i", 0)))[0] > 0
-    except OSError:
-        return False
-
-
-class ApacheKafka:
-    """One combined broker and controller. A context manager; stopped at exit in any case."""
+    name = "Apache Kafka"
+    start_timeout = 120
 
     def __init__(
         self,
@@ -254,47 +219,16 @@ class ApacheKafka:
         *,
         data_dir: Path | str | None = None,
         jvm: Sequence[str] = TEST_JVM,
-        start_timeout: float = 120,
         log_level: str = "INFO",
     ) -> None:
-        self._own_dir = tempfile.mkdtemp(prefix="apache-kafka-") if data_dir is None else None
-        self.home = Path(self._own_dir or data_dir or "").resolve()
-        self.data_dir = self.home / "data"
-        self.log_file = self.home / "server.log"
-        self.port, self.controller_port = _free_ports(2)
+        super().__init__(config, data_dir=data_dir, log_level=log_level)
+        self.port, self.controller_port = free_ports(2)  # taken together, so that they differ
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._config = dict(config or {})
         self._jvm = tuple(jvm)
-        self._start_timeout = start_timeout
-        self._log_level = log_level
-        self._process: subprocess.Popen[bytes] | None = None
-        self.startup_seconds = 0.0
-        """From the start of the JVM to the first answered request, at the last start."""
-
-    # -- what it is
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        if self._process is None:
-            raise RuntimeError("Apache Kafka is not running")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
 
     @property
     def class_path(self) -> str:
         return class_path()
-
-    def log_tail(self, lines: int = 60) -> str:
-        if not self.log_file.exists():
-            return "(no log)"
-        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
 
     def java(
         self,
@@ -307,48 +241,21 @@ class ApacheKafka:
     ) -> subprocess.CompletedProcess[str]:
         return run_java(main, *args, input=input, timeout=timeout, extra_class_path=extra_class_path, check=check)
 
-    # -- life
-
-    def __enter__(self) -> ApacheKafka:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> None:
-        """Format the data directory where needed, start, and return when the broker can be used."""
-        if self.running:
-            return
+    def _command(self) -> list[str]:
+        """Fetches the jars and formats the data directory where needed."""
         fetch_jars()
-        atexit.register(self.close)
-        self.home.mkdir(parents=True, exist_ok=True)
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
             run_java("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties))
-        command = java_command("kafka.Kafka", str(properties), jvm=(*self._jvm, f"-Dkafka.log.level={self._log_level}"))
-        began = time.monotonic()
-        with open(self.log_file, "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.home)
-        try:
-            self._wait_until(answers_api_versions, began)
-            self.startup_seconds = time.monotonic() - began
-            self._wait_until(_lists_a_broker, began)
-        except BaseException:
-            self.kill()
-            raise
+        return java_command("kafka.Kafka", str(properties), jvm=(*self._jvm, f"-Dkafka.log.level={self.log_level}"))
 
-    def _wait_until(self, condition: Callable[[int], bool], began: float) -> None:
-        while not condition(self.port):
-            if not self.running:
-                raise RuntimeError(f"Apache Kafka ended while starting; its log:\n{self.log_tail()}")
-            if time.monotonic() - began > self._start_timeout:
-                raise TimeoutError(
-                    f"Apache Kafka did not answer in {self._start_timeout} s; its log:\n{self.log_tail()}"
-                )
-            time.sleep(0.02)
+    @staticmethod
+    def _usable(port: int) -> bool:
+        """A KRaft broker answers ApiVersions a moment before it is unfenced; Metadata v1 names it once it is usable."""
+        try:
+            return struct.unpack_from(">i", ask(port, 3, 1, struct.pack(">i", 0)))[0] > 0
+        except OSError:
+            return False
 
     def _write_properties(self) -> Path:
         listener, controller = f"PLAINTEXT://127.0.0.1:{self.port}", f"CONTROLLER://127.0.0.1:{self.controller_port}"
@@ -362,38 +269,11 @@ class ApacheKafka:
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.data_dir),
             **SINGLE_NODE,
-            **self._config,
+            **self.config,
         }
         path = self.home / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return path
-
-    def stop(self, timeout: float = 60) -> None:
-        """A controlled shutdown; the data stays for the next start."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._process = None
-
-    def kill(self) -> None:
-        """Kill -9; the data stays for the next start."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-    def close(self) -> None:
-        """End it and remove what it wrote, unless the caller named the data directory."""
-        if self._own_dir is None:
-            self.stop()
-        else:
-            self.kill()
-            shutil.rmtree(self._own_dir, ignore_errors=True)
-        atexit.unregister(self.close)
 
 
 def main() -> int:

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import kohort
-from apache_kafka import ApacheKafka, _free_ports, java_command
+from apache_kafka import ApacheKafka, java_command
+from broker_process import free_ports
 from client.conftest import Topics, until
 from client.readers import Reader, check_all_read_once, confluent_reader, kafka_python_reader, kohort_reader
 from kohort.client.errors import KafkaError
@@ -271,11 +272,11 @@ def test_group_tools_agree(group: Group, topics: Topics) -> None:
 def secure_kafka(jdk: None, certificate: Path) -> Iterator[dict[str, str]]:
     """bootstrap.servers by security.protocol; users alice (PLAIN), bob and eve (SCRAM)."""
     kafka = ApacheKafka()
-    ports = dict(zip(("SASL_PLAINTEXT", "SSL", "SASL_SSL"), _free_ports(3), strict=True))
+    ports = dict(zip(("SASL_PLAINTEXT", "SSL", "SASL_SSL"), free_ports(3), strict=True))
     listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in {"PLAINTEXT": kafka.port, **ports}.items())
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-    kafka._config |= {
+    kafka.config |= {
         "listeners": f"{listeners},CONTROLLER://127.0.0.1:{kafka.controller_port}",
         "advertised.listeners": listeners,
         "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in ("PLAINTEXT", *ports))
@@ -285,7 +286,7 @@ def secure_kafka(jdk: None, certificate: Path) -> Iterator[dict[str, str]]:
         "ssl.keystore.location": str(certificate),
     }
     for name in ("sasl_plaintext", "sasl_ssl"):
-        kafka._config |= {
+        kafka.config |= {
             f"listener.name.{name}.plain.sasl.jaas.config": f'{login} user_alice="secret";',
             f"listener.name.{name}.scram-sha-256.sasl.jaas.config": f"{scram};",
             f"listener.name.{name}.scram-sha-512.sasl.jaas.config": f"{scram};",

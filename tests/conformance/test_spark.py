@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 import kohort.spark
-from apache_kafka import ApacheKafka, _free_ports
+from apache_kafka import ApacheKafka
+from broker_process import free_ports
 from kohort.spark import fetch
 from kohort.spark.offsets import Piece
 from spark.query import Query, committed, create, produce, stopping, unique, until
@@ -116,10 +117,10 @@ def test_a_broker_restart_within_a_batch() -> None:
 
 def test_sasl_for_the_member_and_for_tasks() -> None:
     kafka = ApacheKafka({"offsets.topic.num.partitions": 1})
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     listeners = f"PLAINTEXT://127.0.0.1:{kafka.port},SASL_PLAINTEXT://127.0.0.1:{port}"
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    kafka._config |= {
+    kafka.config |= {
         "listeners": f"{listeners},CONTROLLER://127.0.0.1:{kafka.controller_port}",
         "advertised.listeners": listeners,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
