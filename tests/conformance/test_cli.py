@@ -38,6 +38,7 @@ def busy(k: CommandLine, topic: str) -> Iterator[str]:
     """Two members, one of them static, that have read everything and committed a part of it."""
     group = "cli-busy"
     one = Member(k.servers, group, topic, client_id="one", enable_auto_commit=False)
+    until(lambda: len(one.assigned) == 3, "the first has all partitions: the second makes another generation")
     two = Member(k.servers, group, topic, client_id="two", group_instance_id="static", enable_auto_commit=False)
     until(lambda: len(one.assigned) + len(two.assigned) == 3 and one.assigned and two.assigned, "both have partitions")
     for member in (one, two):
