@@ -207,6 +207,13 @@ def run_java(
 # -- the broker ----------------------------------------------------------------------------------------------------
 
 
+def random_id() -> str:
+    """As Kafka makes them: none begins with a dash, which its tools would take for an option."""
+    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
+
+
 class ApacheKafka(BrokerProcess):
     """One combined broker and controller."""
 
@@ -223,7 +230,7 @@ class ApacheKafka(BrokerProcess):
     ) -> None:
         super().__init__(config, data_dir=data_dir, log_level=log_level)
         self.port, self.controller_port = free_ports(2)  # taken together, so that they differ
-        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.cluster_id = random_id()
         self._jvm = tuple(jvm)
 
     @property
