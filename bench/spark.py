@@ -166,14 +166,14 @@ class Bench:
         spark = self.spark.readStream if stream else self.spark.read
         if reader == CEILING:
             source = spark.format(NO_WORK).options(records=topic.records, size=topic.size, **options)
-            return (source.schema(columns) if columns else source).load()
-        source = spark.format("kohort" if reader == "kohort" else "kafka")
-        source = source.option("kafka.bootstrap.servers", self.servers).option("subscribe", topic.name)
-        source = source.option("startingOffsets", "earliest").options(**options)
+        else:
+            source = spark.format("kohort" if reader == "kohort" else "kafka")
+            source = source.option("kafka.bootstrap.servers", self.servers).option("subscribe", topic.name)
+            source = source.option("startingOffsets", "earliest").options(**options)
         if reader == "connector, tuned":
             source = source.options(**TUNED)
-        if reader == "kohort" and columns is not None:
-            return source.schema(columns).load()
+        if columns is not None and reader in ("kohort", CEILING):
+            source = source.schema(columns)
         return source.load()
 
     def batch(self, reader: str, topic: Topic, aggregates: tuple[str, ...], columns: str | None = None) -> float:

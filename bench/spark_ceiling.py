@@ -12,8 +12,9 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
+from kohort.spark.schema import full_schema
+
 FORMAT = "no-work"
-SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 TASKS = 2
 BATCH_BYTES = 4 * 1024 * 1024
 """About what kohort's source makes of one fetch."""
@@ -42,29 +43,30 @@ def rows(size: int, columns: tuple[str, ...]) -> Any:
     return _made[size, columns]
 
 
-def hand_out(count: int, size: int, columns: tuple[str, ...]) -> Any:
-    batch = rows(size, columns)
-    while count > 0:
-        yield batch.slice(0, count)
-        count -= batch.num_rows
+class Rows:
+    """What the bounded reader and the stream have in common: a task's value is how many rows it hands out."""
 
-
-class Rows(DataSourceReader):
     def __init__(self, options: dict[str, str], columns: tuple[str, ...]) -> None:
-        self.records, self.size, self.columns = int(options["records"]), int(options["size"]), columns
+        self.options, self.columns = options, columns
+        self.records = int(options["records"])
 
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(self.records // TASKS)] * TASKS
+    @staticmethod
+    def tasks(count: int) -> list[InputPartition]:
+        return [InputPartition(count // TASKS)] * TASKS
 
     def read(self, partition: InputPartition) -> Any:
-        return hand_out(partition.value, self.size, self.columns)
+        batch, left = rows(int(self.options["size"]), self.columns), partition.value
+        while left > 0:
+            yield batch.slice(0, left)
+            left -= batch.num_rows
 
 
-class RowStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: dict[str, str], columns: tuple[str, ...]) -> None:
-        self.records, self.size, self.columns = int(options["records"]), int(options["size"]), columns
-        self.per_batch = int(options["maxOffsetsPerTrigger"])
+class BoundedRows(Rows, DataSourceReader):
+    def partitions(self) -> list[InputPartition]:
+        return self.tasks(self.records)
 
+
+class RowStream(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         pass
 
@@ -72,13 +74,10 @@ class RowStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"at": 0}
 
     def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:
-        return {"at": min(start["at"] + self.per_batch, self.records)}
+        return {"at": min(start["at"] + int(self.options["maxOffsetsPerTrigger"]), self.records)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return [InputPartition((end["at"] - start["at"]) // TASKS)] * TASKS
-
-    def read(self, partition: InputPartition) -> Any:
-        return hand_out(partition.value, self.size, self.columns)
+        return self.tasks(end["at"] - start["at"])
 
 
 class NoWork(DataSource):
@@ -86,11 +85,11 @@ class NoWork(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
-        return SCHEMA
+    def schema(self) -> Any:
+        return full_schema(include_headers=False)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return Rows(self.options, tuple(schema.fieldNames()))
+        return BoundedRows(self.options, tuple(schema.fieldNames()))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         return RowStream(self.options, tuple(schema.fieldNames()))

@@ -42,6 +42,12 @@ def rows(batches: Any) -> list[tuple[int, str]]:
     return [(row["offset"], row["value"].decode()) for row in table.to_pylist()]
 
 
+def kept_connections(settings: Any) -> list[Connection]:
+    """Those in the pool with the client id of these settings, which no other test uses."""
+    (kept,) = [connections for key, connections in POOL._idle.items() if settings["client.id"] in key]
+    return kept
+
+
 def test_exactly_the_range_is_read(servers: str, topic: str) -> None:
     for first, stop in [(0, 2000), (0, 1), (1999, 2000), (137, 1603)]:
         assert rows(fetch.read(task(servers, topic, first, stop))) == list(enumerate(VALUES))[first:stop]
@@ -53,8 +59,7 @@ def test_a_task_reads_its_pieces_one_after_the_other_over_one_connection(servers
     several = replace(task(servers, topic, 0, 1, **{"client.id": unique("worker")}), pieces=pieces)
     expected = list(enumerate(VALUES))[:701] + list(enumerate(VALUES))[1500:]
     assert rows(fetch.read(several)) == expected
-    (kept,) = [connections for key, connections in POOL._idle.items() if several.settings["client.id"] in key]
-    assert len(kept) == 1
+    assert len(kept_connections(several.settings)) == 1
     reader = fetch.read(several)
     next(reader)
     reader.close()
@@ -66,7 +71,7 @@ def test_every_fetch_over_a_connection_uses_the_same_memory(servers: str, topic:
     settings = {"client.id": unique("worker")}
     whole = task(servers, topic, 0, 2000, **settings)
     assert rows(fetch.read(whole)) == list(enumerate(VALUES))
-    (connection,) = next(kept for key, kept in POOL._idle.items() if settings["client.id"] in key)
+    (connection,) = kept_connections(settings)
     memory = connection._memory
     assert 50_000 < len(memory) < 2 * 65536
     assert rows(fetch.read(whole)) == list(enumerate(VALUES))
@@ -78,7 +83,7 @@ def test_the_memory_of_a_huge_fetch_is_not_kept(servers: str, topic: str, monkey
     monkeypatch.setattr("kohort.spark.connection._MOST_KEPT", 50_000)
     settings = {"client.id": unique("worker")}
     assert rows(fetch.read(task(servers, topic, 0, 2000, **settings))) == list(enumerate(VALUES))
-    (connection,) = next(kept for key, kept in POOL._idle.items() if settings["client.id"] in key)
+    (connection,) = kept_connections(settings)
     assert len(connection._memory) <= 50_000
 
 
@@ -109,7 +114,7 @@ def test_a_connection_is_kept_for_the_next_task(servers: str, topic: str) -> Non
     POOL.close()
     settings = {"client.id": unique("worker")}
     list(fetch.read(task(servers, topic, 0, 10, **settings)))
-    (kept,) = [connections for key, connections in POOL._idle.items() if settings["client.id"] in key]
+    kept = kept_connections(settings)
     connection = kept[0]
     list(fetch.read(task(servers, topic, 10, 20, **settings)))
     assert kept == [connection]
