@@ -1,4 +1,4 @@
-"""A local Spark session with the data source in it, and the one line that adds the source to any other session."""
+"""A Spark session with the data source in it, and the one line that adds the source to any other session."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_DEFAULTS = {
+    "spark.app.name": "kohort",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
@@ -31,27 +32,42 @@ one that it has writes and renames the same files."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Without them the JVM checks the bounds of every value it takes from Arrow, a sixth of its work on rows."""
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Where a Python that spark-submit has started finds the JVM that started it."""
 
 
 def session(
-    app_name: str = "kohort", master: str = "local[*]", config: Mapping[str, object] | None = None
+    app_name: str | None = None, master: str | None = None, config: Mapping[str, object] | None = None
 ) -> SparkSession:
-    """A Spark session on this machine that knows `format("kohort")`; `config` holds Spark's own settings."""
+    """A Spark session that knows `format("kohort")`; `config` holds Spark's own settings.
+
+    It runs on this machine, with all its cores unless `master` says otherwise. A program started by spark-submit runs
+    where it was submitted to, with the settings of the submission.
+    """
     from pyspark.sql import SparkSession
 
-    java.prepare()
-    os.environ[CORES] = str(local_cores(master) or "")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name).master(master)
-    settings = {**LOCAL_DEFAULTS, **(config or {})}
-    settings[JAVA_OPTIONS] = f"{ARROW_OPTIONS} {settings.get(JAVA_OPTIONS, '')}".rstrip()
+    settings = dict(config or {})
+    if app_name is not None:
+        settings["spark.app.name"] = app_name
+    if master is not None or SUBMITTED not in os.environ:
+        settings = _on_this_machine(master or "local[*]", settings)
+    builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, str(value))
     spark = builder.getOrCreate()
     if not _installed():
         register(spark)
     return spark
+
+
+def _on_this_machine(master: str, settings: Mapping[str, object]) -> dict[str, object]:
+    """The environment made ready for Spark, and its settings."""
+    java.prepare()
+    os.environ[CORES] = str(local_cores(master) or "")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    java_options = f"{ARROW_OPTIONS} {settings.get(JAVA_OPTIONS, '')}".rstrip()
+    return {**LOCAL_DEFAULTS, **settings, "spark.master": master, JAVA_OPTIONS: java_options}
 
 
 def local_cores(master: str) -> int | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from pyspark import cloudpickle
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -11,6 +14,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+import kohort
+from kohort.spark import shipping
 from kohort.spark.options import includes_headers, parse_read_options, parse_write_options
 from kohort.spark.schema import check_schema, full_schema
 
@@ -21,6 +26,10 @@ class KohortDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "kohort"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        cloudpickle.register_pickle_by_value(shipping)
+        return shipping.unpack, (str(Path(kohort.__file__).parents[1]), self.options)
 
     def schema(self) -> StructType:
         return full_schema(includes_headers(self.options))
