@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import shutil
 import statistics
 import subprocess
@@ -22,20 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from apache_kafka import cache_dir
 from process import family
 from spark_ceiling import FORMAT as NO_WORK
 from spark_ceiling import register
+from spark_connector import connector_jars
 from spark_topics import fill
 from targets import running
-
-CONNECTOR = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.kafka:kafka-clients:3.9.2",
-    "org.apache.commons:commons-pool2:2.13.1",
-)
-"""Spark's connector with what it needs; no read path changed between 4.2 and the Spark it runs on."""
 
 TUNED = {
     "kafka.max.poll.records": "10000",
@@ -116,33 +107,6 @@ class SparkTable:
             for line in self.lines
         ]
         return {"title": self.title, "rows": rows, "notes": self.notes}
-
-
-# -- the connector's jars ------------------------------------------------------------------------------------------
-
-
-def connector_jars() -> list[Path]:
-    """Fetched by Maven the first time, each without its dependencies: Spark has the rest."""
-    folder = cache_dir() / "spark-connector"
-    folder.mkdir(parents=True, exist_ok=True)
-    jars = []
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for artifact in CONNECTOR:
-            _, name, version = artifact.split(":")
-            jar = folder / f"{name}-{version}.jar"
-            if not jar.exists():
-                command = [
-                    "mvn",
-                    "-B",
-                    "-q",
-                    "dependency:copy",
-                    f"-Dartifact={artifact}",
-                    f"-DoutputDirectory={folder}",
-                ]
-                subprocess.run(command, cwd=folder, check=True, capture_output=True)
-            jars.append(jar)
-    return jars
 
 
 # -- measuring -----------------------------------------------------------------------------------------------------

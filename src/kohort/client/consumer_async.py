@@ -141,7 +141,7 @@ class AsyncConsumer(Questions):
         self._listener = as_listener(listener, on_partitions_revoked, on_partitions_assigned, on_partitions_lost)
         self._subscribed = wanted
         if isinstance(wanted, re.Pattern):
-            shell.apply(shell.member.subscribe_pattern(wanted, shell.now_ms()))
+            shell.apply(shell.member.subscribe_pattern(wanted.fullmatch, shell.now_ms()))
         else:
             shell.apply(shell.member.subscribe(wanted, shell.now_ms()))
 

@@ -10,8 +10,7 @@ application goes on between polls, and a cooperative member commits right before
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from re import Pattern
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kohort.client import snapshots
@@ -32,12 +31,12 @@ class Member(Session):
     # -- events: the application --------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str], now_ms: int) -> list[Effect]:
-        self._pattern = None
+        self._matches = None
         return self._subscription_changed(frozenset(topics), now_ms)
 
-    def subscribe_pattern(self, pattern: Pattern[str], now_ms: int) -> list[Effect]:
-        """Topics whose whole name matches, those that appear later included."""
-        self._pattern = pattern
+    def subscribe_pattern(self, matches: Callable[[str], object], now_ms: int) -> list[Effect]:
+        """Topics with a name that matches, those that appear later included."""
+        self._matches = matches
         self._snapshot = None
         return self._subscription_changed(frozenset(), now_ms)
 
@@ -46,10 +45,10 @@ class Member(Session):
         self.topics = topics
         if self._joined_topics is None:
             self._request_rejoin("first join", now_ms)
-        elif self._pattern is None:
+        elif self._matches is None:
             self._check_subscription(now_ms)
         self._watch()
-        if self._pattern is not None:
+        if self._matches is not None:
             self._out.add(RefreshMetadata("a pattern subscription needs the names of all topics"))
         return self._advance(now_ms)
 
@@ -149,13 +148,13 @@ class Member(Session):
     # -- events: the world --------------------------------------------------------------------------------------------
 
     def metadata_updated(self, snapshot: MetadataSnapshot, now_ms: int) -> list[Effect]:
-        if self._pattern is not None:
+        if self._matches is not None:
             if snapshot.covers is not None:
                 return self._advance(now_ms)
             self.topics = frozenset(
                 name
                 for name, topic in snapshot.topics.items()
-                if self._pattern.fullmatch(name) and not (topic.internal and self.config.exclude_internal_topics)
+                if self._matches(name) and not (topic.internal and self.config.exclude_internal_topics)
             )
         self._snapshot = snapshot
         self._check_subscription(now_ms)
@@ -265,7 +264,7 @@ class Member(Session):
         return self._out.drain()
 
     def _may_join(self) -> bool:
-        ready = self.subscribed and (self._pattern is None or self._snapshot is not None)
+        ready = self.subscribed and (self._matches is None or self._snapshot is not None)
         return ready and self._active and self._rejoin_needed and self._leaving is None
 
     def _wants_coordinator(self) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from re import Pattern
 from typing import Any
 
 from kohort.assignors import (
@@ -57,7 +56,7 @@ class Membership:
         self.owned: frozenset[TopicPartition] = frozenset()
         self.fatal: Exception | None = None
         self.topics: frozenset[str] = frozenset()
-        self._pattern: Pattern[str] | None = None
+        self._matches: Callable[[str], object] | None = None
         self._manual = False
         self._active = False
         self._next_auto_commit_ms = 0
@@ -97,7 +96,7 @@ class Membership:
 
     @property
     def subscribed(self) -> bool:
-        return bool(self.topics) or self._pattern is not None
+        return bool(self.topics) or self._matches is not None
 
     @property
     def pending(self) -> Action | None:
@@ -151,7 +150,7 @@ class Membership:
         self._rejoin_reason = reason
 
     def _watch(self) -> None:
-        topics = None if self._pattern is not None else self.topics | self._group_topics
+        topics = None if self._matches is not None else self.topics | self._group_topics
         if topics != self._watched:
             self._watched = topics
             self._out.add(WatchTopics(topics))

@@ -281,15 +281,15 @@ class Rebalance(Membership):
         )
 
     def _fits_subscription(self, assignment: Assignment) -> bool:
-        if self._pattern is not None:
-            return all(self._pattern.fullmatch(topic) for topic in assignment.partitions)
+        if self._matches is not None:
+            return all(self._matches(topic) for topic in assignment.partitions)
         return all(topic in self.topics for topic in assignment.partitions)
 
     def _take_over(self, now_ms: int) -> None:
         assignment, self._next_assignment = self._next_assignment, None
         assert assignment is not None
         partitions = partition_set(assignment.partitions)
-        if self._pattern is not None:
+        if self._matches is not None:
             self.topics |= frozenset(assignment.partitions)
             self._joined_topics = (self._joined_topics or frozenset()) | frozenset(assignment.partitions)
         try:
@@ -411,7 +411,7 @@ class Rebalance(Membership):
         self._transition_to(MemberState.UNJOINED)
         self.generation = NO_GENERATION
         self.step = Step.IDLE
-        self.topics, self._pattern, self._manual = frozenset(), None, False
+        self.topics, self._matches, self._manual = frozenset(), None, False
         self._group_topics, self._joined_topics = frozenset(), None
         self.is_leader, self._assigned_from = False, None
         self._rejoin_needed, self._rejoin_reason = False, ""

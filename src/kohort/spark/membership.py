@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import random
-import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -116,7 +115,7 @@ class Membership:
 
     def _subscribe(self) -> None:
         if self._subscription.pattern is not None:
-            self._carry_out(self._member.subscribe_pattern(re.compile(self._subscription.pattern), now_ms()))
+            self._carry_out(self._member.subscribe_pattern(self._subscription.matches, now_ms()))
         else:
             self._carry_out(self._member.subscribe(self._subscription.topics, now_ms()))
 

@@ -13,8 +13,8 @@ from typing import Any, Literal, NoReturn
 
 from kohort.client.config import SETTINGS, Config
 from kohort.client.errors import ConfigError
-from kohort.client.types import TopicPartition
-from kohort.spark.offsets import EARLIEST, SPEC_EARLIEST, SPEC_LATEST, OffsetSpec, parse_assignment, parse_json
+from kohort.client.types import TopicPartition, partition_list
+from kohort.spark.offsets import EARLIEST, LATEST, SPEC_EARLIEST, SPEC_LATEST, OffsetSpec, parse_assignment, parse_json
 
 Mode = Literal["batch", "stream"]
 
@@ -25,7 +25,7 @@ class OptionError(ValueError):
 
 READ_OPTIONS: dict[str, str] = {
     "subscribe": "Topics, comma separated.",
-    "subscribePattern": "A regular expression that whole topic names match.",
+    "subscribePattern": "A regular expression that is found in the names of topics.",
     "assign": 'Bounded reads only: partitions as JSON, {"orders": [0, 1]}.',
     "startingOffsets": 'earliest, latest, or JSON {"orders": {"0": 23, "1": -2}}; -1 is latest, -2 earliest.',
     "startingTimestamp": "Start at the first record at or after this time (ms since 1970).",
@@ -87,7 +87,7 @@ class Subscription:
     partitions: tuple[TopicPartition, ...] = ()
 
     def matches(self, topic: str) -> bool:
-        return re.fullmatch(self.pattern or "", topic) is not None
+        return re.search(self.pattern or "", topic) is not None
 
     def __str__(self) -> str:
         if self.pattern is not None:
@@ -271,7 +271,14 @@ def _starting(own: Mapping[str, str], mode: Mode) -> OffsetSpec:
             if mode == "batch" and word == "latest":
                 raise OptionError("startingOffsets=latest would read nothing: a bounded read ends at latest")
             return SPEC_EARLIEST if word == "earliest" else SPEC_LATEST
-        return OffsetSpec("offset", by_partition=parse_json(own[chosen], "startingOffsets", EARLIEST))
+        offsets = parse_json(own[chosen], "startingOffsets", EARLIEST)
+        at_the_end = [tp for tp, offset in offsets.items() if offset == LATEST]
+        if mode == "batch" and at_the_end:
+            raise OptionError(
+                f"startingOffsets=-1 (latest) would read nothing of {partition_list(at_the_end)}: "
+                "a bounded read ends at latest"
+            )
+        return OffsetSpec("offset", by_partition=offsets)
 
 
 def _ending(own: Mapping[str, str]) -> OffsetSpec:

@@ -30,8 +30,8 @@ def tasks(ranges: Ranges, options: ReadOptions) -> list[tuple[Piece, ...]]:
 def bounded_ranges(cluster: Cluster, options: ReadOptions) -> Ranges:
     """[from, to) of every partition of a bounded read."""
     partitions = resolve_topics(cluster, options.subscription)
-    _check_covers(options.starting, partitions, "startingOffsets")
-    _check_covers(options.ending, partitions, "endingOffsets")
+    _check_covers(options.starting, partitions, "starting")
+    _check_covers(options.ending, partitions, "ending")
     committed_only = options.read_committed
     starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), committed_only=committed_only)
@@ -75,26 +75,28 @@ def _resolve_times(
     return offsets
 
 
-def _check_covers(spec: OffsetSpec, partitions: Iterable[TopicPartition], option: str) -> None:
-    """Offsets given one by one must name every partition and no other, as in Spark's own source."""
+def _check_covers(spec: OffsetSpec, partitions: Iterable[TopicPartition], side: str) -> None:
+    """What is given one by one must name every partition and no other, as in Spark's own source."""
     if spec.is_everywhere:
         return
+    option = f"{side}Offsets" + ("ByTimestamp" if spec.kind == "timestamp" else "")
     partitions = set(partitions)
     missing, foreign = sorted(partitions - set(spec.by_partition)), sorted(set(spec.by_partition) - partitions)
     if missing:
-        raise OptionError(
-            f"{option} has nothing for {partition_list(missing)}: name every partition, -1 is latest, -2 earliest"
-        )
+        hint = ", -1 is latest, -2 earliest" if spec.kind == "offset" else ""
+        raise OptionError(f"{option} has nothing for {partition_list(missing)}: name every partition{hint}")
     if foreign:
         raise OptionError(f"{option} names {partition_list(foreign)}, which this read does not cover")
 
 
 def _clamp(tp: TopicPartition, first: int, stop: int, limits: tuple[int, int], options: ReadOptions) -> tuple[int, int]:
     start, end = limits
-    if first < start or stop > end:
+    if start <= stop < first <= end:
+        raise OptionError(f"{tp}: the read would end at offset {stop}, before its start at {first}")
+    if min(first, stop) < start or max(first, stop) > end:
         reason = f"{tp}: [{first}, {stop}) was asked for, the log holds [{start}, {end})"
         if options.fail_on_data_loss:
             raise DataLossError(f"{reason}. Set failOnDataLoss=false to read what there is")
         log.warning("%s; reading what there is, as failOnDataLoss=false says", reason)
-    first, stop = max(first, start), min(stop, end)
-    return first, max(first, stop)
+    first = min(max(first, start), end)
+    return first, max(first, min(stop, end))
