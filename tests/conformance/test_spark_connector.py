@@ -1,4 +1,4 @@
-"""Bounded reads with the same options by kohort's source and by Spark's own: the same rows, or an error from both."""
+"""The same options for kohort's source and sink and for Spark's own: the same rows, or an error from both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from apache_kafka import ApacheKafka
-from spark import reads_job
+from spark import connector_job
 from spark.query import create, unique
 from spark_connector import connector_jars
 
@@ -29,7 +29,8 @@ def each(topic: str, *numbers: object) -> str:
     return json.dumps({topic: {str(partition): int(number) for partition, number in enumerate(numbers)}})  # type: ignore[call-overload]
 
 
-def cases(topic: str, other: str, payments: str) -> dict[str, dict[str, str]]:
+def reads(topic: str, other: str, payments: str) -> dict[str, dict[str, str]]:
+    """Bounded reads: options by name."""
     everything = {"subscribe": topic}
     return {
         "all there is": everything,
@@ -103,9 +104,72 @@ def cases(topic: str, other: str, payments: str) -> dict[str, dict[str, str]]:
     }
 
 
+def streams(topic: str, other: str, payments: str) -> dict[str, dict[str, str]]:
+    """Streams of what is there: options by name. For kohort's source the group is a new one."""
+    everything = {"subscribe": topic}
+    earliest = {**everything, "startingOffsets": "earliest"}
+    return {
+        "a stream": earliest,
+        "a stream of the latest": everything,
+        "a stream in many batches": {**earliest, "maxOffsetsPerTrigger": "9"},
+        "a stream in more tasks": {**earliest, "minPartitions": "7"},
+        "a stream with headers": {**earliest, "includeHeaders": "true"},
+        "a stream from offsets": {**everything, "startingOffsets": each(topic, 5, -2, -1)},
+        "a stream of two topics": {**earliest, "subscribe": f"{topic},{other}"},
+        "a stream of a pattern": {"subscribePattern": topic[2:], "startingOffsets": "earliest"},
+        "a stream from a time": {
+            **everything,
+            "startingTimestamp": at(30),
+            "startingOffsetsByTimestampStrategy": "latest",
+        },
+        "a stream from a time after all": {**everything, "startingTimestamp": at(RECORDS)},
+        "a stream from times": {
+            **everything,
+            "startingOffsetsByTimestamp": each(topic, at(3), at(33), at(0)),
+            "startingOffsetsByTimestampStrategy": "latest",
+        },
+        "a stream of what was committed": {
+            "subscribe": payments,
+            "startingOffsets": "earliest",
+            "kafka.isolation.level": "read_committed",
+        },
+        "a stream that ends": {**earliest, "endingOffsets": "latest"},
+    }
+
+
+def writes(target: str) -> dict[str, tuple[dict[str, str], list[str]]]:
+    """Options and columns by name. Rows have a key or a partition: where others go is up to the producer."""
+    there, key, value = {"topic": target}, "cast(id AS string) AS key", "concat('value ', id) AS value"
+    as_binary = ["cast(cast(id AS string) AS binary) AS key", "cast(concat('value ', id) AS binary) AS value"]
+    headers = "array(named_struct('key', 'n', 'value', cast(cast(id AS string) AS binary))) AS headers"
+    no_headers = "if(id % 2 = 0, null, array(named_struct('key', 'n', 'value', cast(null AS binary)))) AS headers"
+    return {
+        "keys and values": (there, [key, value]),
+        "binary keys and values": (there, as_binary),
+        "no values": (there, [key, "cast(null AS string) AS value"]),
+        "partitions": (there, [value, "cast(id % 3 AS int) AS partition"]),
+        "partitions of some": (there, [key, value, "if(id % 2 = 0, 1, null) AS partition"]),
+        "headers of all": (there, [key, value, headers]),
+        "headers of some": (there, [key, value, no_headers]),
+        "a column of topics": ({}, [key, value, f"'{target}' AS topic"]),
+        "a column of topics and an option": (there, [key, value, "'elsewhere' AS topic"]),
+        "columns that are not written": (there, [key, value, "id AS offset", "now() AS timestamp"]),
+        "columns in capitals": (there, [key.replace(" key", " Key"), value.replace(" value", " VALUE")]),
+        "only values": (there, ["'x' AS value", "0 AS partition"]),
+        "without values": (there, [key]),
+        "without a topic": ({}, [key, value]),
+        "null as a topic": ({}, [key, value, "cast(null AS string) AS topic"]),
+        "numbers as values": (there, [key, "id AS value"]),
+        "numbers as keys": (there, ["id AS key", value]),
+        "long partitions": (there, [key, value, "id % 3 AS partition"]),
+        "headers of another type": (there, [key, value, "array('n') AS headers"]),
+        "an empty topic": ({"topic": ""}, [key, value]),
+    }
+
+
 DIFFERENT = ("a start past the end, loss allowed",)
 """Where failOnDataLoss=false says to go on with what there is, and Spark's source raises all the same."""
-NAMES = list(cases("topic", "other", "payments"))
+NAMES = [*reads("t", "o", "p"), *streams("t", "o", "p"), *writes("t")]
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +179,21 @@ def told(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) ->
     fill(servers, topic)
     fill(servers, other)
     pay(servers, payments)
-    given = [
-        (name, {**options, "kafka.bootstrap.servers": servers})
-        for name, options in cases(topic, other, payments).items()
-    ]
-    file = tmp_path_factory.mktemp("reads") / "cases.json"
+    given: list[tuple[str, str, dict[str, str], list[str]]] = []
+    for kind, named in (("read", reads), ("stream", streams)):
+        given += [(name, kind, options, []) for name, options in named(topic, other, payments).items()]
+    for name in writes(""):
+        target = unique("{format}")
+        for source in connector_job.FORMATS:
+            create(servers, target.replace("{format}", source), PARTITIONS)
+        options, columns = writes(target)[name]
+        given.append((name, "write", {**options, "target": target}, columns))
+    for _, _, options, _ in given:
+        options["kafka.bootstrap.servers"] = servers
+    file = tmp_path_factory.mktemp("cases") / "cases.json"
     file.write_text(json.dumps(given))
     jars = ",".join(map(str, connector_jars()))
-    command = [sys.executable, str(Path(reads_job.__file__)), jars, str(file)]
+    command = [sys.executable, str(Path(connector_job.__file__)), jars, str(file)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stderr
     yield json.loads(run.stdout.splitlines()[-1])
@@ -159,7 +230,7 @@ def pay(servers: str, topic: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_rows_or_an_error(told: dict[str, Any], name: str) -> None:
-    ours, theirs = (told[name][source] for source in reads_job.FORMATS)
+    ours, theirs = (told[name][source] for source in connector_job.FORMATS)
     if name in DIFFERENT:
         assert ours != theirs, "no longer different"
         return

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql.types import StructType
 
+from kohort.client.partitioner import partition_for_key
 from kohort.spark.options import OptionError, parse_write_options
 from kohort.spark.sink import WriteError, check_columns, write
 from spark.query import create, unique
@@ -22,6 +23,17 @@ def schema(ddl: str) -> StructType:
     return fields
 
 
+def consumed(servers: str, topics: list[str], count: int) -> list[tuple[str, int, bytes | None, bytes | None]]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": unique(), "auto.offset.reset": "earliest"})
+    consumer.subscribe(topics)
+    found: list[tuple[str, int, bytes | None, bytes | None]] = []
+    while len(found) < count:
+        arrived = [message for message in consumer.consume(count, 1) if message.error() is None]
+        found += [(message.topic(), message.partition(), message.key(), message.value()) for message in arrived]
+    consumer.close()
+    return found
+
+
 @pytest.mark.parametrize(
     ("ddl", "options", "says"),
     [
@@ -29,7 +41,6 @@ def schema(ddl: str) -> StructType:
         ("value string", {}, "no topic to write to"),
         ("value integer", {"topic": "t"}, "must be string or binary, not int"),
         ("value string, partition long", {"topic": "t"}, "column partition must be int"),
-        ("value string, colour string", {"topic": "t"}, "no use for column 'colour'"),
         ("value string", {"topic": "t", "includeHeaders": "true"}, "needs a column headers"),
     ],
 )
@@ -50,6 +61,20 @@ def test_the_option_topic_wins_over_the_column() -> None:
     assert check_columns(frame, parse_write_options({**SERVERS, "topic": "t"}), False) == ("value",)
 
 
+def test_other_columns_are_left_alone() -> None:
+    frame = schema("key binary, value binary, topic string, partition integer, offset long, timestamp timestamp")
+    assert check_columns(frame, parse_write_options({**SERVERS, "topic": "t"}), False) == ("key", "value", "partition")
+
+
+def test_a_key_goes_where_javas_producers_put_it(servers: str) -> None:
+    topic, keys = unique("keyed"), [f"key {number}" for number in range(40)]
+    create(servers, topic, 5)
+    options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
+    write(options, ("key", "value"), iter([pa.record_batch({"key": keys, "value": keys})]))
+    places = {(partition, key) for _, partition, key, _ in consumed(servers, [topic], len(keys))}
+    assert places == {(partition_for_key(key.encode(), 5), key.encode()) for key in keys}
+
+
 def test_rows_reach_their_topics(servers: str) -> None:
     topics = [unique("a"), unique("b")]
     for topic in topics:
@@ -59,15 +84,8 @@ def test_rows_reach_their_topics(servers: str) -> None:
     )
     options = parse_write_options({"kafka.bootstrap.servers": servers})
     assert write(options, ("topic", "key", "value"), iter([rows])).records == 3
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": unique(), "auto.offset.reset": "earliest"})
-    consumer.subscribe(topics)
-    found = []
-    while len(found) < 3:
-        found += [(m.topic(), m.key(), m.value()) for m in consumer.consume(3, 1) if m.error() is None]
-    consumer.close()
-    assert sorted(found, key=str) == sorted(
-        [(topics[0], b"k", b"1"), (topics[1], None, b"2"), (topics[0], b"l", None)], key=str
-    )
+    found = {(topic, key, value) for topic, _, key, value in consumed(servers, topics, 3)}
+    assert found == {(topics[0], b"k", b"1"), (topics[1], None, b"2"), (topics[0], b"l", None)}
 
 
 def test_a_refused_record_fails_the_task(servers: str) -> None:

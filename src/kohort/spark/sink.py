@@ -29,6 +29,8 @@ _ALLOWED: dict[str, tuple[type[DataType], ...]] = {
     "value": _TEXT,
     "partition": (IntegerType,),
 }
+PRODUCER_DEFAULTS = {"linger.ms": "20", "client.id": "kohort-spark", "partitioner": "murmur2_random"}
+"""The partitioner puts a key where Java's producers do, and so Spark's own sink; librdkafka's default does not."""
 _producers: dict[tuple[tuple[str, str], ...], Any] = {}
 
 
@@ -44,7 +46,10 @@ class Written(WriterCommitMessage):
 
 
 def check_columns(schema: StructType, options: WriteOptions, overwrite: bool) -> tuple[str, ...]:
-    """The columns to write; an error in plain words where the frame cannot be written."""
+    """The columns to write; an error in plain words where the frame cannot be written.
+
+    Others are left alone, as by Spark's own sink: a frame read from a topic can be written to another as it is.
+    """
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use mode('append')")
     names = schema.fieldNames()
@@ -54,9 +59,7 @@ def check_columns(schema: StructType, options: WriteOptions, overwrite: bool) ->
                 raise OptionError(
                     f"column headers must be {HEADERS.simpleString()}, not {field.dataType.simpleString()}"
                 )
-        elif field.name not in _ALLOWED:
-            raise OptionError(f"no use for column {field.name!r}: the sink takes topic, key, value, headers, partition")
-        elif not isinstance(field.dataType, _ALLOWED[field.name]):
+        elif field.name in _ALLOWED and not isinstance(field.dataType, _ALLOWED[field.name]):
             allowed = " or ".join(kind().simpleString() for kind in _ALLOWED[field.name])
             raise OptionError(f"column {field.name} must be {allowed}, not {field.dataType.simpleString()}: cast it")
     if "value" not in names:
@@ -65,10 +68,12 @@ def check_columns(schema: StructType, options: WriteOptions, overwrite: bool) ->
         raise OptionError("no topic to write to: set the option topic or add a column topic")
     if options.include_headers and "headers" not in names:
         raise OptionError("includeHeaders=true needs a column headers")
-    drop = {"headers"} if options.include_headers is False else set()
+    written = {*_ALLOWED, "headers"}
+    if options.include_headers is False:
+        written.remove("headers")
     if options.topic is not None:
-        drop.add("topic")
-    return tuple(name for name in names if name not in drop)
+        written.remove("topic")
+    return tuple(name for name in names if name in written)
 
 
 def write(options: WriteOptions, columns: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Written:
@@ -101,7 +106,7 @@ def _producer(settings: Mapping[str, str]) -> Any:
     key = tuple(sorted(settings.items()))
     if key not in _producers:
         try:
-            _producers[key] = Producer({"linger.ms": "20", "client.id": "kohort-spark", **settings}, logger=log)
+            _producers[key] = Producer({**PRODUCER_DEFAULTS, **settings}, logger=log)
         except (KafkaException, TypeError) as error:
             raise OptionError(f"the producer refuses its configuration: {error}") from None
     return _producers[key]
