@@ -18,8 +18,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from process import family
 from spark_ceiling import FORMAT as NO_WORK
@@ -34,6 +35,7 @@ TUNED = {
     "kafka.fetch.max.bytes": str(64 * 1024 * 1024),
     "kafka.receive.buffer.bytes": str(4 * 1024 * 1024),
 }
+T = TypeVar("T")
 READERS = ("kohort", "connector", "connector, tuned")
 CEILING = "no work"
 ALL_COLUMNS = ("count(*)", "sum(length(key))", "sum(length(value))", "max(partition)", "max(offset)", "max(timestamp)")
@@ -147,8 +149,8 @@ class Bench:
         frame.collect()
         return time.perf_counter() - began
 
-    def stream(self, reader: str, topic: Topic, records: int) -> float:
-        """Seconds per micro-batch, the median of all but the first and the last.
+    def stream(self, reader: str, topic: Topic, records: int) -> list[float]:
+        """Seconds for each micro-batch but the first and the last.
 
         The last one ends with the log. There the tuned connector waits for its next fetch to come back empty, half a
         second a task (fetch.max.wait.ms): left out in its favour.
@@ -163,7 +165,7 @@ class Bench:
                 if "connect back" not in str(error):
                     raise
 
-    def _stream(self, reader: str, topic: Topic, records: int) -> float:
+    def _stream(self, reader: str, topic: Topic, records: int) -> list[float]:
         options = {"maxOffsetsPerTrigger": str(records)}
         if reader == "kohort":
             options["group.id"] = f"bench-{uuid.uuid4().hex[:8]}"
@@ -176,17 +178,25 @@ class Bench:
             times = [p["durationMs"]["triggerExecution"] / 1000 for p in query.recentProgress if p["numInputRows"]]
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
-        return statistics.median(times[1:-1] or times)
+        return times[1:-1] or times
 
     def best(self, measure: Callable[[str], float], rounds: int | None = None) -> dict[str, float]:
-        """The best of several rounds for each reader, taking turns, after one that does not count."""
-        found: dict[str, list[float]] = {reader: [] for reader in self.readers}
+        """The best of several rounds for each reader."""
+        return {reader: min(times) for reader, times in self._taking_turns(measure, rounds).items()}
+
+    def typical(self, measure: Callable[[str], list[float]]) -> dict[str, float]:
+        """The median of all that several rounds gave for each reader."""
+        return {reader: statistics.median(chain(*times)) for reader, times in self._taking_turns(measure).items()}
+
+    def _taking_turns(self, measure: Callable[[str], T], rounds: int | None = None) -> dict[str, list[T]]:
+        """What each round measured, for each reader; one round before them does not count."""
+        found: dict[str, list[T]] = {reader: [] for reader in self.readers}
         for number in range((rounds or self.sizes.rounds) + 1):
             for reader in self.readers:
-                seconds = measure(reader)
+                measured = measure(reader)
                 if number or self.sizes.rounds == 1:
-                    found[reader].append(seconds)
-        return {reader: min(times) for reader, times in found.items()}
+                    found[reader].append(measured)
+        return found
 
 
 def rates(topic: Topic, seconds: dict[str, float]) -> dict[str, float]:
@@ -244,7 +254,7 @@ def micro_batches(bench: Bench, topic: Topic) -> Iterator[Line]:
     """Sizes of which the topic has four or more, so that some are left without the first and the last; else a fifth."""
     chosen = [size for size in bench.sizes.batches if size * 4 <= topic.records] or [topic.records // 5]
     for size in chosen:
-        seconds = bench.best(lambda reader, size=size: bench.stream(reader, topic, size))
+        seconds = bench.typical(lambda reader, size=size: bench.stream(reader, topic, size))
         yield Line(f"micro-batch of {size:,}", "s", seconds, lower_is_better=True, goals=GOALS["micro-batch"])
 
 
