@@ -15,7 +15,7 @@ from apache_kafka import ApacheKafka
 from broker_process import free_ports
 from kohort.spark import fetch
 from kohort.spark.offsets import Piece
-from spark.query import Query, committed, create, produce, stopping, unique, until
+from spark.query import Query, committed, create, produce, produce_transactions, stopping, unique, until
 from spark.streams import share_and_take_over
 
 
@@ -52,14 +52,7 @@ def test_queries_share_a_group_that_kafkas_tools_can_see(spark: Any, apache_kafk
 def test_transactions(apache_kafka: ApacheKafka) -> None:
     servers, topic = apache_kafka.bootstrap_servers, unique("payments")
     create(servers, topic, 1)
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("till")})
-    producer.init_transactions(60)
-    for name, keep in (("a", True), ("b", False), ("c", True)):
-        producer.begin_transaction()
-        for number in range(3):
-            producer.produce(topic, f"{name}{number}", partition=0)
-        producer.flush()
-        producer.commit_transaction(60) if keep else producer.abort_transaction(60)
+    producer = produce_transactions(servers, topic)
     producer.begin_transaction()
     producer.produce(topic, "still open", partition=0)
     producer.flush()

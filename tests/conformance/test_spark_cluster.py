@@ -6,9 +6,9 @@ import json
 import os
 import shutil
 import signal
-import site
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -99,7 +99,7 @@ def without_kohort(folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     (packages,) = folder.glob("lib/python*/site-packages")
-    for installed in site.getsitepackages():
+    for installed in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         for path in Path(installed).iterdir():
             if "kohort" not in path.name and not (packages / path.name).exists():
                 (packages / path.name).symlink_to(path)

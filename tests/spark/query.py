@@ -127,6 +127,19 @@ def produce(
     assert producer.flush(30) == 0
 
 
+def produce_transactions(servers: str, topic: str) -> Producer:
+    """Three of three records each to one partition, of which the second is aborted; the producer, for more."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": unique("till")})
+    producer.init_transactions(60)
+    for name, keep in (("a", True), ("b", False), ("c", True)):
+        producer.begin_transaction()
+        for number in range(3):
+            producer.produce(topic, f"{name}{number}", partition=0)
+        producer.flush()
+        producer.commit_transaction(60) if keep else producer.abort_transaction(60)
+    return producer
+
+
 def create(servers: str, topic: str, partitions: int = 4, client: dict[str, str] | None = None, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers, **(client or {})})
     settings = {name.replace("_", "."): value for name, value in config.items()}
