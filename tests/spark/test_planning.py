@@ -9,10 +9,12 @@ import pytest
 from confluent_kafka import Producer
 
 import kohort
+from kohort.client.types import TopicPartition
 from kohort.spark.accounting import DataLossError
 from kohort.spark.fetch import cluster_for
+from kohort.spark.offsets import OffsetSpec
 from kohort.spark.options import OptionError, parse_read_options
-from kohort.spark.planning import bounded_ranges
+from kohort.spark.planning import bounded_ranges, resolve
 from spark.query import create, unique
 
 FIRST_MS = 1_700_000_000_000
@@ -104,6 +106,12 @@ def test_what_is_an_error(
 ) -> None:
     with pytest.raises(error, match=words):
         ranges(servers, topic, options)
+
+
+def test_a_time_never_lies_past_the_end_seen_before(servers: str, topic: str) -> None:
+    """Records that arrive while a read is planned are not part of it."""
+    partition, spec = TopicPartition(topic, 0), OffsetSpec("timestamp", int(at(20)))
+    assert resolve(cluster_for({"bootstrap.servers": servers}), spec, {partition: (0, 10)}) == {partition: 10}
 
 
 @pytest.mark.parametrize(

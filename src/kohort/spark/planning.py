@@ -71,7 +71,8 @@ def _resolve_times(
     offsets: dict[TopicPartition, int] = {}
     for tp, (start, end) in limits.items():
         offset = found.get(tp)
-        offsets[tp] = start if tp not in times else end if offset is None else offset
+        # A record may have arrived since the end was asked for.
+        offsets[tp] = start if tp not in times else end if offset is None else min(offset, end)
     return offsets
 
 
