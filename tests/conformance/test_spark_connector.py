@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from apache_kafka import ApacheKafka
 from spark import connector_job
 from spark.query import create, produce_transactions, unique
+from spark.timed import PARTITIONS, RECORDS, at, create_timed
 from spark_connector import connector_jars
-
-PARTITIONS, RECORDS, FIRST_MS, APART_MS = 3, 40, 1_700_000_000_000, 1000
-"""The last partition is empty. Record n of the others is APART_MS after record n - 1."""
-
-
-def at(number: float) -> str:
-    return str(int(FIRST_MS + number * APART_MS))
 
 
 def each(topic: str, *numbers: object) -> str:
@@ -205,11 +197,11 @@ NAMES = [*reads("t", "o", "p"), *streams("t", "o", "p"), *writes("t")]
 
 
 @pytest.fixture(scope="module")
-def told(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def told(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     servers, topic = apache_kafka.bootstrap_servers, unique("orders")
     other, payments = f"{topic}-too", unique("payments")
-    fill(servers, topic)
-    fill(servers, other)
+    create_timed(servers, topic)
+    create_timed(servers, other)
     create(servers, payments, 1)
     produce_transactions(servers, payments)
     given: list[tuple[str, str, dict[str, str], list[str]]] = []
@@ -229,23 +221,7 @@ def told(apache_kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) ->
     command = [sys.executable, str(Path(connector_job.__file__)), jars, str(file)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stderr
-    yield json.loads(run.stdout.splitlines()[-1])
-
-
-def fill(servers: str, topic: str) -> None:
-    create(servers, topic, PARTITIONS, retention_ms="-1")
-    producer = Producer({"bootstrap.servers": servers})
-    for number in range(RECORDS):
-        for partition in range(PARTITIONS - 1):
-            producer.produce(
-                topic,
-                None if number == 11 else f"value {number}",
-                None if number % 3 == 0 else f"key {number}",
-                partition=partition,
-                timestamp=FIRST_MS + number * APART_MS,
-                headers=[("n", str(number)), ("n", "again")] if number % 4 == 0 else None,
-            )
-    assert producer.flush(30) == 0
+    return json.loads(run.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,9 +14,9 @@ import pyspark
 
 from broker_process import free_ports
 from kohort.spark import java
-from spark.streams import ancestors, patiently
+from spark.streams import descendants, patiently
 
-EXECUTOR = b"CoarseGrainedExecutorBackend"
+EXECUTOR = "CoarseGrainedExecutorBackend"
 QUIET_AND_SMALL = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
@@ -105,12 +105,4 @@ class StandaloneCluster:
 
     def executors(self) -> set[int]:
         """The process ids of the executors that run now."""
-        workers = {str(process.pid) for process in self._processes[1:]}
-        found = set()
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                if EXECUTOR in path.read_bytes() and workers & set(ancestors(path.parent)):
-                    found.add(int(path.parent.name))
-            except OSError:
-                continue
-        return found
+        return descendants(EXECUTOR, {process.pid for process in self._processes[1:]})

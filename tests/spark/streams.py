@@ -22,21 +22,26 @@ def numbers(first: int, stop: int) -> list[str]:
 
 def driver_processes() -> set[int]:
     """The Python processes in which streaming queries plan and are members."""
+    return descendants(RUNNER, {os.getpid()})
+
+
+def descendants(command: str, of: set[int]) -> set[int]:
+    """The processes with this in their command line that these have started, or those they have started."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if RUNNER in path.read_bytes().decode(errors="replace") and str(os.getpid()) in ancestors(path.parent):
+            if command in path.read_bytes().decode(errors="replace") and of & set(ancestors(path.parent)):
                 found.add(int(path.parent.name))
         except OSError:
             continue
     return found
 
 
-def ancestors(process: Path) -> list[str]:
+def ancestors(process: Path) -> list[int]:
     pids = []
     while process.name not in ("0", "1"):
         parent = process.joinpath("stat").read_text().rpartition(")")[2].split()[1]
-        pids.append(parent)
+        pids.append(int(parent))
         process = process.with_name(parent)
     return pids
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from confluent_kafka import Producer
 
 import kohort
 from kohort.client.types import TopicPartition
@@ -16,26 +15,15 @@ from kohort.spark.offsets import OffsetSpec
 from kohort.spark.options import OptionError, parse_read_options
 from kohort.spark.planning import bounded_ranges, resolve
 from spark.query import create, unique
-
-FIRST_MS = 1_700_000_000_000
-RECORDS = 40
-
-
-def at(second: float) -> str:
-    return str(int(FIRST_MS + second * 1000))
+from spark.timed import at, create_timed
 
 
 @pytest.fixture(scope="module")
 def topic(broker: kohort.Broker) -> str:
-    """Two partitions with a record a second, and an empty one. There is an empty topic with a longer name, too."""
+    """There is an empty topic with a longer name, too."""
     name, servers = unique("orders"), broker.bootstrap_servers
-    create(servers, name, 3, retention_ms="-1")
+    create_timed(servers, name)
     create(servers, f"{name}-too", 1)
-    producer = Producer({"bootstrap.servers": servers})
-    for number in range(RECORDS):
-        for partition in (0, 1):
-            producer.produce(name, str(number), partition=partition, timestamp=FIRST_MS + number * 1000)
-    assert producer.flush(30) == 0
     return name
 
 

@@ -87,7 +87,7 @@ class Subscription:
     partitions: tuple[TopicPartition, ...] = ()
 
     def matches(self, topic: str) -> bool:
-        return re.search(self.pattern or "", topic) is not None
+        return self.pattern is not None and re.search(self.pattern, topic) is not None
 
     def __str__(self) -> str:
         if self.pattern is not None:
