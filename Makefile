@@ -13,7 +13,7 @@ help:
 	@echo "make sim          thousands of simulated clusters, each with its own faults"
 	@echo "make soak         ten minutes of real clients and real crashes"
 	@echo "make bench        side by side with Apache Kafka and Spark's own connector (needs a JDK 17+ and Maven)"
-	@echo "make lint         ruff"
+	@echo "make lint         ruff, and mypy over src/"
 
 $(READY): pyproject.toml setup.py constraints.txt src/kohort/records/_decode.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -33,6 +33,7 @@ test-again: $(READY)  # what failed last, on its own: tells a busy machine from 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 conformance: $(READY)
 	$(BIN)/python -m pytest -m conformance tests/conformance --timeout 1200
@@ -47,4 +48,4 @@ bench: $(READY)
 	$(BIN)/python bench/run.py
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -109,7 +109,8 @@ def test_known_shapes_change_nothing(several: list[dict[str, tuple[int, ...]]], 
 
 def test_a_shape_does_not_take_another_for_its_own() -> None:
     shape = Shape(("a", "b"), (1, 2))
-    assert shape.decode(Encoder().encode({"a": (7,), "b": (8, 9)}), 0) == (7, 8, 9)
+    data = Encoder().encode({"a": (7,), "b": (8, 9)})
+    assert shape.decode(data + bytes(40), 0) == ((7, 8, 9), len(data))
     for other in ({"a": (7,), "c": (8, 9)}, {"a": (7, 8), "b": (9,)}, {"a": (7,)}, {"b": (7,), "a": (8, 9)}):
         assert shape.decode(Encoder().encode(other) + bytes(40), 0) is None
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from struct import Struct, error, pack
 
 from kohort.assignors.topic_partitions import (
+    NOTHING,
     ConsumerProtocolError,
     Decoder,
     Encoder,
@@ -18,6 +19,18 @@ from kohort.assignors.topic_partitions import (
     encode_topic_partitions,
 )
 from kohort.assignors.types import DEFAULT_GENERATION, Assignment, Subscription
+
+__all__ = [
+    "HIGHEST_VERSION",
+    "LOWEST_VERSION",
+    "PROTOCOL_TYPE",
+    "ConsumerProtocolError",
+    "decode_assignment",
+    "decode_subscription",
+    "decode_subscriptions",
+    "encode_assignment",
+    "encode_subscription",
+]
 
 PROTOCOL_TYPE = "consumer"
 LOWEST_VERSION = 0
@@ -50,7 +63,9 @@ def decode_subscriptions(metadata: Mapping[str, bytes]) -> dict[str, Subscriptio
     """The subscriptions of a whole group by member id. Members with the same topics share one tuple of them."""
     decoded = {}
     decoder = Decoder()
-    head, topics, version = None, (), 0
+    head: bytes | None = None
+    topics: tuple[str, ...] = ()
+    version = 0
     for member_id, data in metadata.items():
         data = bytes(data)
         try:
@@ -68,7 +83,7 @@ def _decode_after_topics(
     data: bytes, pos: int, version: int, topics: tuple[str, ...], decoder: Decoder
 ) -> Subscription:
     user_data, pos = _decode_bytes(data, pos)
-    owned, generation_id, rack_id = {}, DEFAULT_GENERATION, None
+    owned, generation_id, rack_id = NOTHING, DEFAULT_GENERATION, None
     if version >= 1:
         owned, pos = decoder.decode(data, pos)
     if version >= 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kohort.assignors.consumer_protocol import HIGHEST_VERSION, decode_subscriptions, encode_assignment
 from kohort.assignors.topic_partitions import Encoder
@@ -70,5 +70,5 @@ def check_cooperative(
         )
 
 
-def _pairs(partitions: Mapping[str, object]) -> set[tuple[str, int]]:
+def _pairs(partitions: Mapping[str, Iterable[int]]) -> set[tuple[str, int]]:
     return {(topic, partition) for topic, numbers in partitions.items() for partition in numbers}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from typing import cast
 
 from kohort.assignors.range import RangeAssignor
 from kohort.assignors.roundrobin import RoundRobinAssignor
@@ -28,14 +29,14 @@ def load_assignor(spec: str | type | Assignor) -> Assignor:
 
     The class names of Kafka's own assignors work too, so that a Java consumer's configuration can be taken over.
     """
-    if isinstance(spec, str):
-        spec = _find(spec.strip())
-    if isinstance(spec, type):
+    found: object = _find(spec.strip()) if isinstance(spec, str) else spec
+    if isinstance(found, type):
+        kind = found
         try:
-            spec = spec()
+            found = kind()
         except TypeError as e:
-            raise AssignorConfigError(f"assignor {spec.__qualname__} must be made without arguments: {e}") from e
-    return _checked(spec)
+            raise AssignorConfigError(f"assignor {kind.__qualname__} must be made without arguments: {e}") from e
+    return _checked(found)
 
 
 def load_assignors(spec: str | type | Assignor | Sequence[str | type | Assignor]) -> list[Assignor]:
@@ -93,7 +94,7 @@ def _checked(assignor: object) -> Assignor:
         raise AssignorConfigError(f"assignor {name!r} ({kind}) must define assign(metadata, subscriptions)")
     if not getattr(assignor, "supported_protocols", None):
         raise AssignorConfigError(f"assignor {name!r} ({kind}) needs `supported_protocols`, EAGER or COOPERATIVE")
-    return assignor
+    return cast(Assignor, assignor)
 
 
 def _builtin_names() -> str:

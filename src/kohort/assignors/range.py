@@ -59,7 +59,9 @@ class _Racks:
         self.mattering: set[str] = set()
         if self.of_member:
             different = {id(members): members for members in subscribers.values()}
-            racks_of = {key: {self.of_member.get(m) for m in members} for key, members in different.items()}
+            racks_of = {
+                key: {self.of_member[m] for m in members if m in self.of_member} for key, members in different.items()
+            }
             for topic, members in subscribers.items():
                 self.of_topic[topic] = partition_racks(metadata, topic)
                 if racks_matter(racks_of[id(members)], self.of_topic[topic]):

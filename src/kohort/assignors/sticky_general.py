@@ -84,11 +84,11 @@ class GeneralAssignment:
         starting = not any(self._sizes)
         self._place(unassigned)
         self._even_out(partitions, unassigned, starting)
-        assigned: dict[str, list[int]] = {member: [] for member in self._members}
+        assigned: list[list[int]] = [[] for _ in self._members]
         for partition, owner in enumerate(self._owner):
             if owner != NOBODY:
-                assigned[self._members[owner]].append(partition)
-        return assigned
+                assigned[owner].append(partition)
+        return dict(zip(self._members, assigned, strict=True))
 
     def _place(self, unassigned: Iterable[int]) -> None:
         """Each partition to the lightest subscriber in one of its racks, then what is left to the lightest of all."""

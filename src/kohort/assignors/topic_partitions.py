@@ -6,10 +6,11 @@ in a known shape is one tuple of numbers and takes one `struct` call, not a Pyth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from struct import Struct, pack, unpack_from
+from typing import Any
 
 _INT16 = Struct(">h").unpack_from
 _INT32 = Struct(">i").unpack_from
@@ -28,7 +29,7 @@ class Shape:
         self.total = sum(counts)
         self._spans: dict[str, tuple[int, int]] | None = None
         self._heads: tuple[bytes, ...] | None = None
-        self._struct: Struct | None = None
+        self._layout: _Layout | None = None
 
     def span(self, topic: str) -> tuple[int, int]:
         """Where the numbers of a topic start and end."""
@@ -41,38 +42,37 @@ class Shape:
         return self._spans[topic]
 
     def encode(self, numbers: Sequence[int]) -> bytes:
-        if self._heads is None:
-            self._heads = self._make_heads()
-            self._pack = Struct(f">{self.total}i").pack
-        elif self._struct is None and self._worth_compiling():
-            self._compile()
-        if self._struct is not None:
-            return self._struct.pack(*self._interleave((*self._heads, *numbers)))
-        data = self._pack(*numbers)
-        if len(self._heads) == 1:
-            return self._heads[0] + data
+        heads = self._heads
+        if heads is None:
+            heads = self._heads = self._make_heads()
+        elif self._layout is None and self._worth_compiling():
+            self._layout = _Layout(heads, self.counts)
+        layout = self._layout
+        if layout is not None:
+            return layout.struct.pack(*layout.interleave((*heads, *numbers)))
+        data = pack(f">{self.total}i", *numbers)
+        if len(heads) == 1:
+            return heads[0] + data
         chunks = []
         start = 0
-        for head, count in zip(self._heads, self.counts, strict=True):
+        for head, count in zip(heads, self.counts, strict=True):
             chunks.append(head)
             chunks.append(data[start : start + 4 * count])
             start += 4 * count
         return b"".join(chunks) or b"\0\0\0\0"
 
-    def decode(self, data: bytes, pos: int) -> tuple[int, ...] | None:
-        """The numbers at `pos`, or None if what is there has another shape."""
-        if self._struct is None:
+    def decode(self, data: bytes, pos: int) -> tuple[tuple[int, ...], int] | None:
+        """The numbers at `pos` and the position after them, or None if what is there has another shape."""
+        layout = self._layout
+        if layout is None:
             if not self._worth_compiling():
                 return None
-            self._compile()
-        if len(data) - pos < self._struct.size or not data.startswith(self._heads[0], pos):
+            layout = self._layout = _Layout(self._make_heads(), self.counts)
+        end = pos + layout.struct.size
+        if end > len(data) or not data.startswith(layout.heads[0], pos):
             return None
-        values = self._struct.unpack_from(data, pos)
-        return self._pick_numbers(values) if self._pick_heads(values) == self._heads else None
-
-    @property
-    def encoded_size(self) -> int:
-        return self._struct.size
+        values = layout.struct.unpack_from(data, pos)
+        return (layout.pick_numbers(values), end) if layout.pick_heads(values) == layout.heads else None
 
     def _worth_compiling(self) -> bool:
         return len(self.topics) > 1 and self.total > 1
@@ -83,20 +83,28 @@ class Shape:
             heads[0] = len(heads).to_bytes(4, "big") + heads[0]
         return tuple(heads)
 
-    def _compile(self) -> None:
-        self._heads = self._make_heads()
-        pairs = list(zip(self._heads, self.counts, strict=True))
-        self._struct = Struct(">" + "".join(f"{len(head)}s{count}i" for head, count in pairs))
-        heads_at, numbers_at, order = [], [], []
-        for i, count in enumerate(self.counts):
+
+class _Layout:
+    """A shape as one struct: the bytes before each topic's numbers, and where both are among its values."""
+
+    __slots__ = ("heads", "interleave", "pick_heads", "pick_numbers", "struct")
+
+    def __init__(self, heads: tuple[bytes, ...], counts: tuple[int, ...]) -> None:
+        self.heads = heads
+        pairs = zip(heads, counts, strict=True)
+        self.struct = Struct(">" + "".join(f"{len(head)}s{count}i" for head, count in pairs))
+        heads_at: list[int] = []
+        numbers_at: list[int] = []
+        order: list[int] = []
+        for i, count in enumerate(counts):
             heads_at.append(len(order))
             order.append(i)
             for _ in range(count):
-                order.append(len(self.counts) + len(numbers_at))
+                order.append(len(counts) + len(numbers_at))
                 numbers_at.append(len(order) - 1)
-        self._pick_heads = itemgetter(*heads_at)
-        self._pick_numbers = itemgetter(*numbers_at)
-        self._interleave = itemgetter(*order)
+        self.pick_heads: Callable[[tuple[Any, ...]], Any] = itemgetter(*heads_at)
+        self.pick_numbers: Callable[[tuple[Any, ...]], Any] = itemgetter(*numbers_at)
+        self.interleave: Callable[[tuple[Any, ...]], Any] = itemgetter(*order)
 
 
 class TopicPartitions(Mapping[str, tuple[int, ...]]):
@@ -166,9 +174,9 @@ class Decoder:
         """The partitions at `pos` and the position after them."""
         guess = self._guess
         if guess is not None:
-            numbers = guess.decode(data, pos)
-            if numbers is not None:
-                return TopicPartitions(guess, numbers), pos + guess.encoded_size
+            found = guess.decode(data, pos)
+            if found is not None:
+                return TopicPartitions(guess, found[0]), found[1]
         (size,) = _INT32(data, pos)
         if size == 0:
             return NOTHING, pos + 4

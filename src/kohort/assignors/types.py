@@ -82,3 +82,4 @@ class Assignor(Protocol):
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         """Called on every member when it has received its assignment."""
+        return

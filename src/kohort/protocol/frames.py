@@ -49,7 +49,7 @@ class FrameSplitter:
             buffer += data[pos:] if pos else data
 
     def _size(self, data: bytes | bytearray, pos: int) -> int:
-        (size,) = _SIZE.unpack_from(data, pos)
+        size: int = _SIZE.unpack_from(data, pos)[0]
         if not 0 <= size <= self.limit:
             raise FrameTooLarge(f"a frame of {size} bytes, the limit is {self.limit}")
         return size
@@ -122,7 +122,8 @@ def encode_response(correlation_id: int, version: int, message: Any) -> list[Any
 def response_correlation_id(frame: bytes) -> int:
     if len(frame) < 4:
         raise DecodeError("a response shorter than its header")
-    return _SIZE.unpack_from(frame)[0]
+    correlation_id: int = _SIZE.unpack_from(frame)[0]
+    return correlation_id
 
 
 def decode_response(frame: bytes, version: int, message: Any) -> Any:

@@ -8,7 +8,7 @@ A class holds the fields of all versions; its reader and writer for one version 
 """
 
 import struct as _struct
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from kohort.protocol import codegen, schema, wire
 from kohort.protocol.wire import DecodeError, EncodeError, UnsupportedFieldError
@@ -24,10 +24,10 @@ class Struct:
     unknown_tags: dict[int, bytes] | None
 
     def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
+        if not isinstance(other, Struct) or other.__class__ is not self.__class__:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__) and (
-            (self.unknown_tags or {}) == (other.unknown_tags or {})  # type: ignore[attr-defined]
+            (self.unknown_tags or {}) == (other.unknown_tags or {})
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -44,7 +44,7 @@ class Message(Struct):
     __slots__ = ()
 
     SCHEMA: schema.Message
-    API_KEY: int
+    API_KEY: int | None
     MIN_VERSION: int
     MAX_VERSION: int
     _readers: dict[int, Any]
@@ -94,7 +94,10 @@ class Message(Struct):
         return b"".join(self.encode_parts(version))
 
 
-def _make_class(struct: schema.Struct, base: type, qualname: str, scope: dict[str, Any]) -> type:
+_Base = TypeVar("_Base", bound=Struct)
+
+
+def _make_class(struct: schema.Struct, base: type[_Base], qualname: str, scope: dict[str, Any]) -> type[_Base]:
     """A slots class with a keyword-only __init__ that knows the defaults."""
     parameters, body = [], []
     for field in struct.fields:
@@ -121,7 +124,7 @@ def _make_class(struct: schema.Struct, base: type, qualname: str, scope: dict[st
         "__init__": namespace["__init__"],
         "__module__": __name__,
     }
-    made = type(struct.name, (base,), members | {"__qualname__": qualname})
+    made = cast(type[_Base], type(struct.name, (base,), members | {"__qualname__": qualname}))
     scope[struct.name] = made
     return made
 

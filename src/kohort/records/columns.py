@@ -157,7 +157,7 @@ def _decode_group(kernel: Kernel, group: list[Segment], wanted: Wanted, names: S
                 address,
                 len(segment.source),
                 segment.batches,
-                segment.count,
+                segment.batch_count,
                 wanted.from_offset,
                 wanted.to_offset,
                 byref(index),

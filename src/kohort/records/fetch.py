@@ -101,7 +101,7 @@ def _decode_segment(kernel: Kernel, segment: Segment, wanted: Wanted, lists: Rec
         setattr(index, name, addressof(columns[name]))
     with pinned(data) as address:
         result = kernel.index(
-            address, len(data), segment.batches, segment.count, wanted.from_offset, wanted.to_offset, byref(index)
+            address, len(data), segment.batches, segment.batch_count, wanted.from_offset, wanted.to_offset, byref(index)
         )
     if result < 0:
         raise error(result)

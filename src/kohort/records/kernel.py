@@ -5,11 +5,12 @@ the same output.
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from kohort.records.compression import Buffer
 from kohort.records.errors import CorruptBatch, RecordsError, UnsupportedMagic
@@ -74,10 +75,18 @@ INDEX_COLUMNS = {
 class Kernel:
     """The functions of the loaded library."""
 
+    init: Callable[..., int]
+    has_hardware_crc: Callable[..., int]
+    crc32c: Callable[..., int]
+    scan: Callable[..., int]
+    index: Callable[..., int]
+    gather: Callable[..., int]
+    gather_headers: Callable[..., int]
+
     def __init__(self, path: Path, *, allow_hardware_crc: bool = True) -> None:
         library = ctypes.CDLL(str(path))
         int64, pointer = c_int64, c_void_p
-        signatures = {
+        signatures: dict[str, list[Any]] = {
             "init": [int64],
             "has_hardware_crc": [],
             "crc32c": [pointer, int64],

@@ -46,11 +46,11 @@ class Wanted(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """`count` kernel batches at `batches` whose records are in `source`, at most `rows` of them."""
+    """`batch_count` kernel batches at `batches` whose records are in `source`, at most `rows` of them."""
 
     source: Buffer
     batches: int
-    count: int
+    batch_count: int
     rows: int
 
 

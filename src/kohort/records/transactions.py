@@ -10,9 +10,14 @@ from kohort.records.control import ControlType, control_type
 class _Batch(Protocol):
     """What a BatchHeader and a batch found by the kernel have in common."""
 
-    attributes: int
-    last_offset: int
-    producer_id: int
+    @property
+    def attributes(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def producer_id(self) -> int: ...
 
 
 class AbortedTransactions:

@@ -69,7 +69,7 @@ def _decode_checkpoint(data: bytes | None, columns: int) -> list[list[str]]:
     return rows
 
 
-def write_epochs(path: Path, entries: Iterable[tuple[int, int]]) -> None:
+def write_epochs(path: str | Path, entries: Iterable[tuple[int, int]]) -> None:
     write_atomically(path, _encode_checkpoint([f"{epoch} {start}" for epoch, start in entries]))
 
 
