@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kohort.broker.client_requests import RequestLog
 from kohort.broker.clock import Clock
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.core import Core
 from kohort.broker.faults import Faults
 from kohort.broker.groups import GroupService
+from kohort.broker.inside import Inside
 from kohort.broker.meter import Meter
 from kohort.broker.server import Server
 from kohort.coordinator.events import GroupEvent
@@ -51,6 +53,7 @@ class RunningBroker:
         self.store = store
         self.host = host
         self.port = port
+        self.inside = Inside(server)
 
     def story(self, group_id: str) -> list[GroupEvent]:
         """What happened to a group lately, when and why, oldest first."""
@@ -73,6 +76,7 @@ async def start_broker(
     clock: Clock,
     faults: Faults | None = None,
     meter: Meter | None = None,
+    request_log: RequestLog | None = None,
 ) -> RunningBroker:
     """Listen and serve; StartError, with the store closed, where that is impossible."""
     server: Server | None = None
@@ -84,6 +88,7 @@ async def start_broker(
     try:
         core = Core(config, store, random_bytes=os.urandom, groups=GroupService, wake=wake, faults=faults)
         core.meter = meter
+        core.request_log = request_log
         server = Server(core, clock)
         bound_host, bound_port = await server.start(host, port)
     except (OSError, KafkaError, ConfigError) as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from kohort.broker.client_requests import Action
 from kohort.broker.clock import Clock
-from kohort.broker.faults import ANY_API, DELAY, DISCONNECT, DROP, FAIL, Fault, Faults
+from kohort.broker.faults import ANY_API, DELAY, DISCONNECT, DROP, FAIL, Fault, Faults, Function
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -22,6 +25,19 @@ class Whom(TypedDict, total=False):
     client: str | None
     topic: str | None
     partition: int | None
+
+
+class FaultError(RuntimeError):
+    """A function given to `broker.fault` has failed; the cause is what it raised."""
+
+
+def not_on_a_loop(what: str) -> None:
+    """Refuse to block the event loop on which the consumers that are waited for may run."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"{what} would stop this event loop while it waits: await asyncio.to_thread({what}, ...)")
 
 
 class BrokerClock:
@@ -56,6 +72,7 @@ class BrokerFaults:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._news = threading.Condition()
+        self._failed: list[Fault] = []
         self.rules = Faults(self._hit)
 
     def fail(self, api: str, code: ErrorCode | str | int, **whom: Unpack[Whom]) -> Fault:
@@ -78,11 +95,31 @@ class BrokerFaults:
         """Close the connection instead of answering; with before=False after the request took effect."""
         return self._add(Fault(DISCONNECT, api, before=before, **whom))
 
+    def ask(self, api: str, function: Function, **whom: Unpack[Whom]) -> Fault:
+        """Let a function decide on each request, with what its ClientRequest offers.
+
+            broker.faults.ask("Fetch", lambda request: request.delay(2) if request.max_wait_ms > 100 else None)
+
+        None leaves the request to the next rule and the broker. It runs on the broker's thread: it must not wait. If it
+        raises, the rule ends and the broker says so when it is closed. `times` is for ever unless given; what the
+        function lets pass does not count.
+        """
+        return self._add(Fault(Action.ASK, api, function=function, **({"times": None} | whom)))
+
     def wait(self, fault: Fault, hits: int = 1, timeout: float = 30.0) -> None:
         """Until it has happened so often; TimeoutError after `timeout` seconds of real time."""
+        not_on_a_loop("broker.faults.wait")
         with self._news:
-            if not self._news.wait_for(lambda: fault.hits >= hits, timeout):
+            if not self._news.wait_for(lambda: fault.hits >= hits or fault.error is not None, timeout):
                 raise TimeoutError(f"{fault} did not happen {hits} times in {timeout} s")
+        if fault.hits < hits:
+            raise FaultError(f"the function of {fault} failed") from fault.error
+
+    def raise_errors(self) -> None:
+        """FaultError where a function of a rule has failed; once."""
+        failed, self._failed = self._failed, []
+        if failed:
+            raise FaultError(f"the function of {failed[0]} failed") from failed[0].error
 
     def remove(self, fault: Fault) -> None:
         """End one rule; what it holds back stays held back."""
@@ -98,7 +135,7 @@ class BrokerFaults:
         else:
             self.rules.clear(None, 0)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Fault]:
         return iter(list(self.rules))
 
     def _add(self, fault: Fault) -> Fault:
@@ -107,5 +144,7 @@ class BrokerFaults:
         return self.rules.add(fault)
 
     def _hit(self, fault: Fault) -> None:
+        if fault.error is not None and fault not in self._failed:
+            self._failed.append(fault)
         with self._news:
             self._news.notify_all()

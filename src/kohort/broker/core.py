@@ -31,6 +31,7 @@ from typing import Any, Protocol
 
 from kohort.broker.apis import TABLE, api_versions
 from kohort.broker.appends import Append, Appends
+from kohort.broker.client_requests import RequestLog
 from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.faults import Faults
@@ -106,6 +107,7 @@ class Core:
         self.table = ApiTable(TABLE)
         self._entries = self.table.entries
         self.meter: Meter | None = None
+        self.request_log: RequestLog | None = None
         self._dirty: list[Connection] = []
         self._jobs: list[Job] = []
         self.groups = groups(self) if groups is not None else None
@@ -151,6 +153,8 @@ class Core:
         call = Call(connection, correlation_id, connection.client_id, version, entry)
         if self.meter is not None:
             call.began = self.meter.arrived
+        if self.request_log is not None:
+            self.request_log.add(call, frame, pos, now_ms)
         connection.pending.append(call)
         if not (self.faults.active and self.faults.catch(self, call, request, now_ms)):
             self.serve(call, request, now_ms)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from kohort.broker.boot import RunningBroker, StartError, make_config, open_store, start_broker
+from kohort.broker.client_requests import ClientRequest, RequestLog
 from kohort.broker.clock import Clock, ManualClock
-from kohort.broker.controls import BrokerClock, BrokerFaults
+from kohort.broker.controls import BrokerClock, BrokerFaults, FaultError, Whom, not_on_a_loop
+from kohort.broker.faults import Fault, Function
+from kohort.broker.inside import EVICTED, GroupDescription, StoredRecord
 
 if TYPE_CHECKING:
     from kohort.coordinator.events import GroupEvent
@@ -40,7 +44,8 @@ class Broker:
     broker configs by name; unlike in Kafka, `group.initial.rebalance.delay.ms` is 0 where it is not given.
 
     `clock.advance(45)` lets 45 seconds pass at once; with clock="manual" time passes in no other way. `faults` makes
-    requests fail, wait or get lost; its rules outlive a restart().
+    requests fail, wait or get lost; its rules outlive a restart(). What is in it and what was sent to it can be asked
+    without a client: records(), committed(), group(), story(), requests().
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Broker:
         self._clock = _CLOCKS[clock]()
         self.clock = BrokerClock(self, self._clock)
         self.faults = BrokerFaults(self)
+        self._request_log = RequestLog()
         self._asked_port = port
         self._memory: Any = None
         self._running: RunningBroker | None = None
@@ -91,7 +97,8 @@ class Broker:
     async def _start(self) -> RunningBroker:
         config = make_config(self.config)
         store = self._memory or open_store(config, self.data_dir)
-        running = await start_broker(config, store, self.host, self.port, self._clock, self.faults.rules)
+        log = self._request_log
+        running = await start_broker(config, store, self.host, self.port, self._clock, self.faults.rules, None, log)
         if self.data_dir is None:
             self._memory = store
         return running
@@ -114,9 +121,11 @@ class Broker:
         self.start()
 
     def close(self) -> None:
+        """Stop and forget everything. Raises what a function given to fault() has raised, if it did."""
         self.stop()
         self._memory = None
         self.port = self._asked_port
+        self.faults.raise_errors()
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """A topic, without a client; KafkaError where that is refused."""
@@ -125,6 +134,68 @@ class Broker:
     def story(self, group_id: str) -> list[GroupEvent]:
         """What happened to a group lately, when and why, oldest first."""
         return self._call(lambda running: running.story(group_id))
+
+    def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
+        """What is stored in a topic, or in one partition of it, by partition and offset; no client, no group."""
+        return self._call_async(lambda running: running.inside.records(topic, partition))
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """What a group has committed: {("orders", 0): 17}, each the offset of the next record to read."""
+        return self._call_async(lambda running: running.inside.committed(group))
+
+    def group(self, group: str) -> GroupDescription:
+        """A group as it is now: its state, its members and what each of them has."""
+        return self._call_async(lambda running: running.inside.group(group))
+
+    def evict(
+        self,
+        group: str,
+        member: str | None = None,
+        *,
+        client: str | None = None,
+        group_instance_id: str | None = None,
+        reason: str = EVICTED,
+    ) -> list[str]:
+        """Put members out of a group, by id, by client.id or by instance id; returns the ids of those who were put out.
+
+        They learn it from their next heartbeat or commit (UNKNOWN_MEMBER_ID), as after a session that ran out; the
+        others rebalance.
+        """
+        return self._call_async(lambda running: running.inside.evict(group, member, client, group_instance_id, reason))
+
+    def wait_stable(
+        self, group: str, members: int | None = None, *, partitions: int | None = None, timeout: float = 30.0
+    ) -> GroupDescription:
+        """Until a group is stable with so many members, who have so many partitions together.
+
+        With members=0 until nobody is in it. TimeoutError after `timeout` seconds of real time says what is there
+        instead. Cooperative members give partitions up in one rebalance and get them in the next: name `partitions`
+        to wait for both.
+        """
+        not_on_a_loop("broker.wait_stable")
+        return self._call_async(
+            lambda running: running.inside.wait_stable(group, members, partitions, timeout), timeout + _START_TIMEOUT_S
+        )
+
+    def requests(self, api: str | None = None, client: str | None = None) -> list[ClientRequest]:
+        """What clients have sent lately, decoded, oldest first: of one api, of one client.id.
+
+        The last 10,000 requests are kept, or 32 MB of them; `forget_requests()` begins anew.
+        """
+        if self._running is None:
+            return list(self._request_log.select(api, client))
+        return self._call(lambda running: list(self._request_log.select(api, client)))
+
+    def forget_requests(self) -> None:
+        """What was sent so far is no longer in requests()."""
+        if self._running is None:
+            self._request_log.clear()
+        else:
+            self._call(lambda running: self._request_log.clear())
+
+    def fault(self, api: str, function: Function, **whom: Unpack[Whom]) -> Fault:
+        """Let a function decide on each request of an api ("*" is any): broker.faults.ask."""
+        return self.faults.ask(api, function, **whom)
 
     @property
     def running(self) -> bool:
@@ -142,17 +213,19 @@ class Broker:
 
         return self._call_async(call)
 
-    def _call_async(self, function: Callable[[RunningBroker], Coroutine[Any, Any, _T]]) -> _T:
+    def _call_async(
+        self, function: Callable[[RunningBroker], Coroutine[Any, Any, _T]], timeout: float = _START_TIMEOUT_S
+    ) -> _T:
         running = self._running
         if running is None:
             raise RuntimeError("the broker is not running")
-        return self._await(function(running))
+        return self._await(function(running), timeout)
 
-    def _await(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+    def _await(self, coroutine: Coroutine[Any, Any, _T], timeout: float = _START_TIMEOUT_S) -> _T:
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result(_START_TIMEOUT_S)
+            return future.result(timeout)
         except StartError as error:
             raise StartError(str(error)) from error.__cause__
 
@@ -174,11 +247,15 @@ class Broker:
     def __enter__(self) -> Broker:
         return self.start()
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is None:
+            self.close()
+            return
+        with contextlib.suppress(FaultError):  # the test has failed already, and says why
+            self.close()
 
     async def __aenter__(self) -> Broker:
         return await asyncio.to_thread(self.start)
 
-    async def __aexit__(self, *exc: object) -> None:
-        await asyncio.to_thread(self.close)
+    async def __aexit__(self, *exc: Any) -> None:
+        await asyncio.to_thread(self.__exit__, *exc)

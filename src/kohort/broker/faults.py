@@ -6,23 +6,29 @@ there is any of either, and serves what is not caught. No sockets, clocks or thr
 
 from __future__ import annotations
 
-import difflib
 import itertools
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker import error_answers
+from kohort.broker.client_requests import Action, ClientRequest, Verdict
 from kohort.broker.connection import Call, Connection, Part
-from kohort.protocol import messages, schema
+from kohort.broker.given import api_name, error_code, one_of
+from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.frames import decode_response, encode_response
 
 if TYPE_CHECKING:
     from kohort.broker.core import Core
 
+logger = logging.getLogger("kohort.faults")
+
 ANY_API = "*"
-FAIL, DELAY, DROP, DISCONNECT = ACTIONS = ("fail", "delay", "drop", "disconnect")
+FAIL, DELAY, DROP, DISCONNECT = ACTIONS = (Action.FAIL, Action.DELAY, Action.DROP, Action.DISCONNECT)
+
+Function = Callable[[ClientRequest], Verdict | None]
 _numbers = itertools.count(1)
 
 
@@ -43,10 +49,14 @@ class Fault:
         client: str | None = None,
         topic: str | None = None,
         partition: int | None = None,
+        function: Function | None = None,
     ) -> None:
         self.id = next(_numbers)
-        self.action = _one_of(action, ACTIONS, "action")
-        self.api = _one_of(api, (ANY_API, *api_names()), "api")
+        self.action = Action.ASK if function is not None else Action(one_of(action, ACTIONS, "action"))
+        self.api = api_name(api, ANY_API)
+        self.function = function
+        self.error: Exception | None = None
+        """What the function raised, if it did; the rule has ended then."""
         self.code = error_code(code) if action == FAIL else ErrorCode.NONE
         self.seconds = seconds
         self.before = before
@@ -69,7 +79,7 @@ class Fault:
 
     @property
     def spent(self) -> bool:
-        return self.times is not None and self.hits >= self.times
+        return self.error is not None or (self.times is not None and self.hits >= self.times)
 
     @property
     def needed(self) -> set[str]:
@@ -88,8 +98,11 @@ class Fault:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, what is not set left out."""
-        shown = {"id": self.id, "action": self.action, "api": self.api, "hits": self.hits, "times": self.times}
-        if self.action == FAIL:
+        shown: dict[str, Any] = {"id": self.id, "action": self.action.value, "api": self.api}
+        shown |= {"hits": self.hits, "times": self.times}
+        if self.action is Action.ASK:
+            shown["function"] = getattr(self.function, "__qualname__", repr(self.function))
+        elif self.action == FAIL:
             shown["code"] = self.code.name
         elif self.action == DELAY:
             shown["seconds"] = self.seconds
@@ -139,7 +152,7 @@ class Faults:
         self._held: dict[Connection, _Held] = {}
         self._on_hit = on_hit
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Fault]:
         return iter(self._rules)
 
     def add(self, fault: Fault) -> Fault:
@@ -190,46 +203,90 @@ class Faults:
                 if fault.after:
                     fault.after -= 1
                     continue
-                return self._happen(core, fault, call, request, now_ms)
+                verdict = self._verdict(fault, call, request, now_ms)
+                if verdict is not None:
+                    self._happen(core, fault, verdict, call, request, now_ms)
+                    return True
         return False
 
-    def _happen(self, core: Core, fault: Fault, call: Call, request: Any, now_ms: int) -> bool:
+    def _verdict(self, fault: Fault, call: Call, request: Any, now_ms: int) -> Verdict | None:
+        if fault.function is None:
+            return Verdict(fault.action, fault.code, fault.seconds, fault.before)
+        entry = call.entry
+        seen = ClientRequest(now_ms, entry.name, entry.version, call.client_id, call.connection.host, request)
+        try:
+            verdict = fault.function(seen)
+            if verdict is None:
+                return None
+            if not isinstance(verdict, Verdict):
+                raise TypeError(f"it returned {verdict!r}: a fault returns request.fail(...), .delay(...), ... or None")
+            _check_place(fault, verdict, call)
+        except Exception as error:
+            self._went_wrong(fault, error)
+            return None
+        return verdict
+
+    def _went_wrong(self, fault: Fault, error: Exception) -> None:
+        logger.exception("the function of %s failed, so it has ended", fault, exc_info=error)
+        fault.error = error
+        if self._on_hit is not None:
+            self._on_hit(fault)
+
+    def _happen(self, core: Core, fault: Fault, verdict: Verdict, call: Call, request: Any, now_ms: int) -> None:
         fault.hits += 1
         if self._on_hit is not None:
             self._on_hit(fault)
-        if fault.action == FAIL:
-            return self._fail(core, fault, call, request, now_ms)
-        if fault.action == DELAY:
-            self._hold(call, now_ms + round(fault.seconds * 1000)).calls.append((call, request))
-        elif fault.before:
-            if fault.action == DROP:
+        match verdict.action:
+            case Action.FAIL:
+                self._fail(core, fault, verdict.code, call, request, now_ms)
+            case Action.ANSWER:
+                core.reply(call, verdict.response)
+            case Action.SERVE:
+                core.serve(call, request, now_ms)
+            case Action.EDIT:
+                core.serve(_overhear(call, lambda parts: self._edited(fault, verdict, call, parts)), request, now_ms)
+            case Action.DELAY:
+                self._hold(call, now_ms + round(verdict.seconds * 1000)).calls.append((call, request))
+            case Action.DROP:
+                if not verdict.before:
+                    core.serve(_overhear(call, lambda parts: None), request, now_ms)
                 self._hold(call, None)
-            else:
+            case Action.DISCONNECT if verdict.before:
                 core.disconnect(call.connection, f"a fault, before {call} took effect")
-        elif fault.action == DROP:
-            core.serve(_overhear(call, lambda parts: None), request, now_ms)
-            self._hold(call, None)
-        else:
-            core.serve(_overhear(call, lambda parts: _cut(core, call)), request, now_ms)
-        return True
+            case _:
+                core.serve(_overhear(call, lambda parts: _cut(core, call)), request, now_ms)
+
+    def _edited(self, fault: Fault, verdict: Verdict, call: Call, parts: list[Part]) -> list[Part]:
+        """An encoded answer after the function of a verdict has changed it."""
+        if not parts:
+            return parts
+        kind = getattr(messages, f"{call.entry.name}Response")
+        assert verdict.edit is not None
+        try:
+            response = decode_response(b"".join(parts)[4:], call.version, kind)
+            changed = verdict.edit(response)
+            return encode_response(call.correlation_id, call.version, response if changed is None else changed)
+        except Exception as error:
+            self._went_wrong(fault, error)
+            return parts
 
     def _hold(self, call: Call, until_ms: int | None) -> _Held:
         held = self._held[call.connection] = _Held(until_ms)
         self._look()
         return held
 
-    def _fail(self, core: Core, fault: Fault, call: Call, request: Any, now_ms: int) -> bool:
+    def _fail(self, core: Core, fault: Fault, code: ErrorCode, call: Call, request: Any, now_ms: int) -> None:
         shape = error_answers.shape(call.entry.name, call.version)
-        depth = shape.place(fault.code, fault.needed)
+        depth = shape.place(code, fault.needed)
         assert depth is not None
         if depth == 0:
-            core.reply(call, error_answers.whole(shape, request, fault.code))
-            return True
+            core.reply(call, error_answers.whole(shape, request, code))
+            return
         topic_id = _topic_id(core, fault)
         known = _session_rows(core, shape, request)
-        failed = error_answers.split(shape, request, depth, fault.code, lambda row: fault.means(row, topic_id))
+        failed = error_answers.split(shape, request, depth, code, lambda row: fault.means(row, topic_id))
         unnamed = [row for row in known if fault.means(row, topic_id)]
-        error_answers.add(shape, failed, unnamed, fault.code)
+        error_answers.add(shape, failed, unnamed, code)
         if shape.name == "Fetch":
             core.fetch_sessions.remove(request.session_id)
             request.session_id, request.session_epoch = 0, -1
@@ -237,9 +294,8 @@ class Faults:
             response = getattr(messages, f"{shape.name}Response")()
             error_answers.merge(shape, response, failed, depth)
             core.reply(call, response)
-            return True
+            return
         core.serve(_overhear(call, lambda parts: _merged(shape, call, parts, failed, depth)), request, now_ms)
-        return True
 
     # Time.
 
@@ -276,6 +332,13 @@ def _meets(core: Core, fault: Fault, call: Call, request: Any) -> bool:
     return any(fault.means(row, topic_id) for row in itertools.chain(named, _session_rows(core, shape, request)))
 
 
+def _check_place(fault: Fault, verdict: Verdict, call: Call) -> None:
+    if verdict.action == FAIL:
+        shape = error_answers.shape(call.entry.name, call.version)
+        if shape.place(verdict.code, fault.needed) is None:
+            raise ValueError(f"an answer to {call.entry.name} v{call.version} has no place for {verdict.code.name}")
+
+
 def _topic_id(core: Core, fault: Fault) -> bytes | None:
     topic = core.topics.by_name.get(fault.topic) if fault.topic is not None else None
     return None if topic is None else topic.topic_id
@@ -307,28 +370,3 @@ def _merged(shape: error_answers.Shape, call: Call, parts: list[Part], failed: l
     response = decode_response(b"".join(parts)[4:], call.version, kind)
     error_answers.merge(shape, response, failed, depth)
     return encode_response(call.correlation_id, call.version, response)
-
-
-def api_names() -> list[str]:
-    return [name.removesuffix("Request") for name in schema.message_names() if name.endswith("Request")]
-
-
-def error_code(given: ErrorCode | str | int | None) -> ErrorCode:
-    """An error code by name or number, other than NONE."""
-    if isinstance(given, str):
-        _one_of(given, [code.name for code in ErrorCode], "error code")
-        given = ErrorCode[given]
-    elif isinstance(given, int) and given in iter(ErrorCode):
-        given = ErrorCode(given)
-    else:
-        raise ValueError(f"{given!r} is no error code: give its name, e.g. COORDINATOR_NOT_AVAILABLE, or its number")
-    if given == ErrorCode.NONE:
-        raise ValueError("NONE is not a failure")
-    return given
-
-
-def _one_of(given: str, known: Any, what: str) -> str:
-    if given not in known:
-        nearest = difflib.get_close_matches(str(given), list(known), n=1, cutoff=0.5)
-        raise ValueError(f"{given!r} is no {what}" + (f"; did you mean {nearest[0]}?" if nearest else ""))
-    return given
