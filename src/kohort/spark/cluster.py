@@ -15,6 +15,7 @@ from kohort.client.config import Config
 from kohort.client.types import TopicPartition, partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest
+from kohort.protocol.uuids import ZERO_UUID, to_base64
 from kohort.spark.connection import POOL, ConnectionLost, Pool
 from kohort.spark.options import OptionError, Subscription
 
@@ -71,6 +72,7 @@ class Cluster:
         self._pool = pool
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str] = {}
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
@@ -86,6 +88,10 @@ class Cluster:
     def refresh(self, topics: Iterable[str] | None) -> list[TopicPartition]:
         """Ask for topics (None: all that are not internal); the partitions that exist."""
         return self._repeat(lambda: self._ask_metadata(topics))
+
+    def topic_id(self, topic: str) -> str:
+        """As last seen, in Kafka's base64; "" where the topic, or its id (before Kafka 2.8), is not known."""
+        return self._topic_ids.get(topic, "")
 
     def leader(self, partition: TopicPartition) -> tuple[str, int]:
         """Where to fetch a partition from. Raises TopicGone, or LEADER_NOT_AVAILABLE while there is none."""
@@ -108,12 +114,17 @@ class Cluster:
         self._nodes = {node.node_id: (node.host, node.port) for node in response.brokers}
         found: list[TopicPartition] = []
         for topic in response.topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topics is None and topic.is_internal):
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._topic_ids.pop(topic.name, None)
+                continue
+            if topics is None and topic.is_internal:
                 continue
             if topic.error_code and not ErrorCode.of(topic.error_code).retriable:
                 raise KafkaError(
                     ErrorCode.of(topic.error_code), f"topic {topic.name}: {ErrorCode.of(topic.error_code).message}"
                 )
+            if topic.topic_id != ZERO_UUID:
+                self._topic_ids[topic.name] = to_base64(topic.topic_id)
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
                 self._leaders[tp] = partition.leader_id

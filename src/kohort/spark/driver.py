@@ -237,7 +237,7 @@ class QueryDriver:
 
         So a crash costs at most one batch to be read again. A cooperative rebalance is over after a heartbeat or two.
         """
-        self._membership.tag = self.tag
+        self._membership.metadata_of = lambda partition: self.tag
         deadline = time.monotonic() + COMMIT_SECONDS
         while offsets := self.holdings.uncommitted():
             error = self._membership.commit(offsets, COMMIT_SECONDS)

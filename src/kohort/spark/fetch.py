@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from kohort.client.config import Config
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FetchRequest
+from kohort.protocol.uuids import from_base64
 from kohort.records.errors import RecordsError
 from kohort.spark.accounting import Account, DataLossError
 from kohort.spark.cluster import READ_COMMITTED, READ_UNCOMMITTED, Cluster, Retry, TopicGone, is_transient
@@ -35,7 +36,11 @@ FIRST_FETCH_BYTES = 1024 * 1024
 """A task's first fetch is small: Spark and this process have nothing to do until it has come."""
 GONE_PATIENCE_MS = 10_000
 """A new topic is not known to every broker at once; one missing for this long does not exist."""
-_MAX_FETCH_VERSION = 12
+_BY_NAME, _BY_ID = 12, 13
+"""Versions of Fetch. A topic that was created again has another id, which the broker then refuses."""
+_GONE = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
+})  # fmt: skip
 _NO_SESSION, _FINAL_EPOCH = 0, -1
 
 _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
@@ -51,6 +56,8 @@ class ReadTask:
     columns: tuple[str, ...]
     settings: Mapping[str, Any]
     fail_on_data_loss: bool
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """In Kafka's base64: offsets are those of a topic with this id, whatever has its name by now."""
     rows_per_batch: int = ROWS_PER_BATCH
 
 
@@ -84,6 +91,7 @@ class RangeReader:
         self._task, self._cluster, self._config = task, cluster, cluster.config
         self._partition = TopicPartition(piece.topic, piece.partition)
         self._account = Account(self._partition, piece.first, piece.stop)
+        self._topic_id = task.topic_ids.get(piece.topic, "")
         self._isolation = READ_COMMITTED if self._config["isolation.level"] == "read_committed" else READ_UNCOMMITTED
         self._size_limit: int = self._config["max.partition.fetch.bytes"]
         self._connection: Connection | None = None
@@ -157,6 +165,8 @@ class RangeReader:
         wanted = FetchRequest.FetchPartition(
             partition=self._partition.partition, fetch_offset=offset, partition_max_bytes=size
         )
+        version = self._connection.version_of(FetchRequest, _BY_ID if self._topic_id else _BY_NAME)
+        topic = {"topic_id": from_base64(self._topic_id)} if version >= _BY_ID else {"topic": self._partition.topic}
         request = FetchRequest(
             replica_id=-1,
             max_wait_ms=self._config["fetch.max.wait.ms"],
@@ -165,9 +175,9 @@ class RangeReader:
             isolation_level=self._isolation,
             session_id=_NO_SESSION,
             session_epoch=_FINAL_EPOCH,
-            topics=[FetchRequest.FetchTopic(topic=self._partition.topic, partitions=[wanted])],
+            topics=[FetchRequest.FetchTopic(partitions=[wanted], **topic)],
         )
-        self._connection.send(request, self._connection.version_of(FetchRequest, _MAX_FETCH_VERSION))
+        self._connection.send(request, version)
         self._asked_for = offset
 
     def _decode(self, answer: Any, first: int) -> Iterator[pa.RecordBatch]:
@@ -192,7 +202,7 @@ class RangeReader:
         """Wait and look for the leader again, or give up."""
         self._release()
         self._cluster.forget(self._partition)
-        gone = isinstance(error, TopicGone) or getattr(error, "code", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        gone = isinstance(error, TopicGone) or getattr(error, "code", None) in _GONE
         if not is_transient(error):
             raise error
         if self._retry is None:
@@ -203,7 +213,10 @@ class RangeReader:
         except (KafkaError, ConnectionLost):
             if not gone:
                 raise
-            self._lost(f"{self._partition} does not exist (any more)", self._account.stop)
+            code = getattr(error, "code", None)
+            other = code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+            why = f"as topic {self._topic_id} any more: it was deleted or created again" if other else "(any more)"
+            self._lost(f"{self._partition} does not exist {why}", self._account.stop)
 
     def _nothing_there(self, answer: Any) -> None:
         """An answer without a whole batch: the end of the log lies before the end of the range, for now or for good."""

@@ -13,7 +13,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from kohort.assignors import load_assignors
 from kohort.client import effects as fx
 from kohort.client.config import Config
-from kohort.client.member import Member, MemberConfig
+from kohort.client.member import Member, MemberConfig, MemberState, Step
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
 from kohort.protocol.errors import KafkaError
 from kohort.spark.group_io import Answer, Event, Failure, GroupIO, Metadata
@@ -88,8 +88,8 @@ class Membership:
         self._left = False
         self._failure: BaseException | None = None
         self._parent = os.getppid()
-        self.tag = ""
-        """The metadata of commits."""
+        self.metadata_of: Callable[[TopicPartition], str] = lambda partition: ""
+        """The metadata of a partition's commits."""
 
     # -- the member's thread -------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Membership:
         done.add_done_callback(
             lambda future: self._holdings.commit_done(offsets) if _error_of(future) is None else None
         )
-        values = {tp: OffsetAndMetadata(offset, self.tag) for tp, offset in offsets.items()}
+        values = {tp: OffsetAndMetadata(offset, self.metadata_of(tp)) for tp, offset in offsets.items()}
         self._carry_out(self._member.commit(self._new_ask(done), values, now_ms()))
         return done
 
@@ -283,6 +283,11 @@ class Membership:
     @property
     def state(self) -> str:
         return f"{self._member.state.value}, {self._member.step.value}"
+
+    @property
+    def settled(self) -> bool:
+        """In the group with an assignment taken over, and nothing known that would change it."""
+        return self._member.state is MemberState.STABLE and self._member.step is Step.IDLE
 
     def start(self) -> None:
         self._thread.start()
