@@ -81,7 +81,7 @@ class TodayWorld(World):
         self._create_topic(TOPIC, partitions)
 
     def coordinated_members(self) -> frozenset[str]:
-        groups: Mapping[str, Any] = self.broker.core.groups.coordinator.groups  # type: ignore[union-attr]
+        groups: Mapping[str, Any] = self.broker.core.coordinator.groups  # type: ignore[union-attr]
         return frozenset(member.client_id for member in groups[GROUP].members.values())
 
     def grow(self, partitions: int) -> None:

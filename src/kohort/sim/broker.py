@@ -8,40 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Connection
-from kohort.broker.core import Core
-from kohort.broker.groups import GroupService
-from kohort.coordinator.events import GroupEvent
 from kohort.sim.network import Link
+from kohort.sim.observed import ObservedCore
 from kohort.sim.scheduler import Event, Stall
 from kohort.storage.memory import MemoryLog
 from kohort.storage.store import MemoryStore
 
 if TYPE_CHECKING:
     from kohort.sim.world import World
-
-
-class ObservedGroups(GroupService):
-    """The real service; the trace sees its events and what it answers."""
-
-    def __init__(self, core: Core, world: World) -> None:
-        super().__init__(core)
-        self._world = world
-        self._asked: dict[Any, Any] = {}
-
-    def _handle(self, core: Core, call: Any, message: Any, now_ms: int) -> None:
-        self._asked[call] = message
-        self._world.trace.asked(self.coordinator, call, message)
-        super()._handle(core, call, message, now_ms)
-
-    def _answer(self, now_ms: int) -> None:
-        for call, response in self._effects.replies:
-            self._world.trace.answered(self.coordinator, call, self._asked.pop(call, None), response)
-        super()._answer(now_ms)
-
-    def _report(self, happened: list[GroupEvent]) -> None:
-        for event in happened:
-            self._world.trace.group_event(event)
-        super()._report(happened)
 
 
 class SimBroker:
@@ -51,7 +25,7 @@ class SimBroker:
         self._random: Random = world.random_for("broker")
         self._config = config
         self.store = MemoryStore()
-        self.core: Core | None = None
+        self.core: ObservedCore | None = None
         self.restarts = 0
         self._links: dict[Connection, Link] = {}
         self._turn_open = False
@@ -69,12 +43,8 @@ class SimBroker:
         if self.core is not None:
             return
         self._epoch += 1
-        self.core = Core(
-            BrokerConfig(self._config),
-            self.store,
-            random_bytes=self._random.randbytes,
-            groups=lambda core: ObservedGroups(core, self._world),
-            wake=self._end_turn_soon,
+        self.core = ObservedCore(
+            self._world, BrokerConfig(self._config), self.store, self._random.randbytes, self._end_turn_soon
         )
         self.core.host, self.core.port = "broker", 9092
         self.core.start(self._scheduler.now_ms)

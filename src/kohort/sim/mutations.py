@@ -49,7 +49,6 @@ def _reply_before_append(original: Any) -> Any:
             then = append.token
             if isinstance(then, ReplyStored) and then.request is not None:
                 self._core.reply(then.request.token, then.response)
-                self._world.trace.answered(self.coordinator, then.request.token, then.request.message, then.response)
                 append.token = _Nothing()
         original(self, now_ms)
 

@@ -275,5 +275,5 @@ class World:
 
     def _occupied(self) -> bool:
         assert self.broker.core is not None
-        groups = self.broker.core.groups.coordinator.groups.values()  # type: ignore[union-attr]
+        groups = self.broker.core.coordinator.groups.values()
         return any(group.members or group.pending_members for group in groups)

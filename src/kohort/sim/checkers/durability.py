@@ -76,7 +76,7 @@ class CommitDurability(Checker):
 
     def _check(self, broker: SimBroker) -> None:
         assert broker.core is not None
-        groups = broker.core.groups.coordinator.groups  # type: ignore[union-attr]
+        groups = broker.core.coordinator.groups
         for (group_id, tp), acked in self._last_acked.items():
             group = groups.get(group_id)
             stored = group.offsets.get(tp.topic, {}).get(tp.partition) if group is not None else None

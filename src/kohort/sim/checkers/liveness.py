@@ -11,7 +11,7 @@ from kohort.sim.trace import Checker
 
 class Liveness(Checker):
     def settled(self, world: Any) -> None:
-        coordinator = world.broker.core.groups.coordinator
+        coordinator = world.broker.core.coordinator
         for slot in world.slots:
             if len(slot.lives) > 1:
                 self.fail(f"{' and '.join(map(str, slot.lives))} both live with one group.instance.id")

@@ -13,7 +13,7 @@ STALE_TIMERS = 50  # cancelled ones that have not surfaced yet
 class Memory(Checker):
     def finished(self, world: Any) -> None:
         core = world.broker.core
-        coordinator = core.groups.coordinator
+        coordinator = core.coordinator
         for group_id, group in coordinator.groups.items():
             if group.members or group.pending_members:
                 self.fail(f"{group_id} keeps {sorted(group.members)} and {sorted(group.pending_members)}")

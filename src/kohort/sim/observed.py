@@ -1,0 +1,82 @@
+"""The real core and group service; the trace hears each request, each answer as it leaves, and each event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kohort.broker.core import Core
+from kohort.broker.groups import GroupService
+from kohort.coordinator.events import GroupEvent
+from kohort.protocol import messages
+
+if TYPE_CHECKING:
+    from kohort.broker.config import BrokerConfig
+    from kohort.broker.connection import Call
+    from kohort.coordinator.coordinator import Coordinator
+    from kohort.sim.world import World
+    from kohort.storage.store import Store
+
+OBSERVED = frozenset(
+    (
+        "OffsetCommit",
+        "OffsetFetch",
+        "JoinGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "SyncGroup",
+        "DescribeGroups",
+        "ListGroups",
+        "DeleteGroups",
+        "OffsetDelete",
+    )
+)
+
+
+class ObservedCore(Core):
+    def __init__(
+        self,
+        world: World,
+        config: BrokerConfig,
+        store: Store,
+        random_bytes: Callable[[int], bytes],
+        wake: Callable[[], None],
+    ) -> None:
+        self._world = world
+        self._asked: dict[Call, Any] = {}
+        super().__init__(
+            config, store, random_bytes=random_bytes, groups=lambda core: ObservedGroups(core, world), wake=wake
+        )
+
+    @property
+    def coordinator(self) -> Coordinator:
+        assert isinstance(self.groups, GroupService)
+        return self.groups.coordinator
+
+    def serve(self, call: Call, request: Any, now_ms: int) -> None:
+        if call.entry.name in OBSERVED:
+            self._asked[call] = request
+            self._world.trace.asked(self.coordinator, call, request)
+        super().serve(call, request, now_ms)
+
+    def reply(self, call: Call, response: Any) -> None:
+        if (message := self._asked.pop(call, None)) is not None:
+            self._world.trace.answered(self.coordinator, call, message, response)
+        super().reply(call, response)
+
+    def reply_encoded(self, call: Call, body: bytes) -> None:
+        if (message := self._asked.pop(call, None)) is not None:
+            response = getattr(messages, f"{call.entry.name}Response").decode(body, call.version)
+            self._world.trace.answered(self.coordinator, call, message, response)
+        super().reply_encoded(call, body)
+
+
+class ObservedGroups(GroupService):
+    def __init__(self, core: Core, world: World) -> None:
+        super().__init__(core)
+        self._world = world
+
+    def _report(self, happened: list[GroupEvent]) -> None:
+        for event in happened:
+            self._world.trace.group_event(event)
+        super()._report(happened)
