@@ -105,6 +105,17 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", program], check=True, env=environment(), timeout=60)
 
 
+def test_a_broker_in_a_test_loads_nothing_that_is_slow_to_import():
+    program = """
+import sys
+import kohort
+kohort.Broker
+slow = {"argparse", "difflib", "importlib.metadata", "importlib.resources", "platform", "tempfile", "uuid"}
+assert not slow & set(sys.modules), slow & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment(), timeout=60)
+
+
 def test_every_file_says_what_it_is_for():
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()

@@ -5,7 +5,6 @@ The keys themselves are data in `config_keys.py`. Nothing here knows where a val
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -146,6 +145,8 @@ _PARSERS = {
 
 def unknown_name(name: str, known: Iterable[str]) -> ConfigError:
     """The error for a name that is not among `known`, with the nearest one that is."""
+    import difflib  # only where something is misspelt
+
     nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     hint = f" Did you mean {nearest[0]}?" if nearest else ""
     return ConfigError(f"Unknown configuration {name}.{hint}")

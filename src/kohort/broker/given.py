@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from kohort.protocol import schema
@@ -12,6 +11,8 @@ from kohort.protocol.errors import ErrorCode
 def one_of(given: str, known: Iterable[str], what: str) -> str:
     names = list(known)
     if given not in names:
+        import difflib  # only where something is misspelt
+
         nearest = difflib.get_close_matches(str(given), names, n=1, cutoff=0.5)
         raise ValueError(f"{given!r} is no {what}" + (f"; did you mean {nearest[0]}?" if nearest else ""))
     return given

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker import event_log
@@ -24,6 +23,7 @@ from kohort.coordinator.events import EVENTS_TOPIC, GroupEvent
 from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit, partition_for
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FindCoordinatorResponse
+from kohort.protocol.uuids import random_uuid
 from kohort.records.batch import build_key_values, read_header
 from kohort.records.compression import Compression
 
@@ -70,7 +70,7 @@ class GroupService:
         self._bodies: dict[int, bytes] = {}  # of shared responses, which live for ever: their ids are their names
 
     def _new_uuid(self) -> str:
-        return str(uuid.UUID(bytes=self._core.random_bytes(16), version=4))
+        return random_uuid(self._core.random_bytes(16))
 
     def apis(self) -> list[Api]:
         return [

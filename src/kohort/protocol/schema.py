@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pkgutil import get_data
 from typing import Any
 
 FOREVER = 1 << 15
@@ -137,7 +137,8 @@ class _Reader:
 
 @cache
 def _definitions() -> dict[str, dict[str, Any]]:
-    text = files("kohort.protocol").joinpath("definitions.json").read_text("utf-8")
+    text = get_data("kohort.protocol", "definitions.json")
+    assert text is not None
     return {definition["name"]: definition for definition in json.loads(text)}
 
 

@@ -9,8 +9,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
+from kohort.records.checksum import crc32c
 from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer, Compression, compress, decompress
 from kohort.records.errors import BatchTooLarge, CorruptBatch, InvalidBatch, RecordsError, UnsupportedMagic
 from kohort.records.varint import NULL, encode_varint, read_varint, read_varlong

@@ -11,10 +11,9 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import BatchHeader
+from kohort.records.checksum import crc32c
 from kohort.records.control import ControlType, EndTransactionMarker
 
 BATCHES_TO_RETAIN = 5
