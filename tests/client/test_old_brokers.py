@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -44,17 +45,15 @@ KAFKA_2_1 = {
 
 @pytest.fixture
 def old_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    negotiate = Connection._negotiate
+    versions_of = Connection._versions_of
 
-    async def negotiate_old(self: Connection, timeout_ms: int) -> None:
-        await negotiate(self, timeout_ms)
-        self.versions = {
-            key: (self.versions[key][0], min(high, self.versions[key][1]))
-            for key, high in KAFKA_2_1.items()
-            if key in self.versions
+    def versions_of_old(response: Any) -> dict[int, tuple[int, int]]:
+        versions = versions_of(response)
+        return {
+            key: (versions[key][0], min(high, versions[key][1])) for key, high in KAFKA_2_1.items() if key in versions
         }
 
-    monkeypatch.setattr(Connection, "_negotiate", negotiate_old)
+    monkeypatch.setattr(Connection, "_versions_of", staticmethod(versions_of_old))
 
 
 def test_a_whole_life_on_an_old_broker(

@@ -12,10 +12,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import kohort
+from kohort.client.blocking import BlockingTransport
 from kohort.protocol.errors import ErrorCode
 from kohort.spark import fetch
 from kohort.spark.accounting import DataLossError
-from kohort.spark.connection import POOL, Connection
+from kohort.spark.connection import POOL
 from kohort.spark.fetch import ReadTask
 from kohort.spark.offsets import Piece
 from spark.query import create, delete, produce, unique
@@ -42,7 +43,7 @@ def rows(batches: Any) -> list[tuple[int, str]]:
     return [(row["offset"], row["value"].decode()) for row in table.to_pylist()]
 
 
-def kept_connections(settings: Any) -> list[Connection]:
+def kept_connections(settings: Any) -> list[BlockingTransport]:
     """Those in the pool with the client id of these settings, which no other test uses."""
     (kept,) = [connections for key, connections in POOL._idle.items() if settings["client.id"] in key]
     return kept
@@ -72,19 +73,19 @@ def test_every_fetch_over_a_connection_uses_the_same_memory(servers: str, topic:
     whole = task(servers, topic, 0, 2000, **settings)
     assert rows(fetch.read(whole)) == list(enumerate(VALUES))
     (connection,) = kept_connections(settings)
-    memory = connection._memory
+    memory = connection.connection._kept
     assert 50_000 < len(memory) < 2 * 65536
     assert rows(fetch.read(whole)) == list(enumerate(VALUES))
-    assert connection._memory is memory
+    assert connection.connection._kept is memory
 
 
 def test_the_memory_of_a_huge_fetch_is_not_kept(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     POOL.close()
-    monkeypatch.setattr("kohort.spark.connection._MOST_KEPT", 50_000)
+    monkeypatch.setattr("kohort.client.connection.MOST_KEPT", 50_000)
     settings = {"client.id": unique("worker")}
     assert rows(fetch.read(task(servers, topic, 0, 2000, **settings))) == list(enumerate(VALUES))
     (connection,) = kept_connections(settings)
-    assert len(connection._memory) <= 50_000
+    assert len(connection.connection._kept) <= 50_000
 
 
 @pytest.mark.parametrize("with_kernel", [True, False])
@@ -142,16 +143,16 @@ def test_a_broker_that_is_away_for_a_while(servers: str, topic: str, broker: koh
 
 
 def test_no_row_is_dropped_when_asking_ahead_fails(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    send, sent = Connection.send, []
+    send, sent = BlockingTransport.send, []
 
-    def fail_sometimes(self: Connection, request: Any, version: int) -> None:
+    def fail_sometimes(self: BlockingTransport, request: Any, most: int | None = None, **how: bool) -> None:
         if type(request).__name__ == "FetchRequest":
             sent.append(request)
             if len(sent) in (2, 4):
                 raise self._lost("cut off")
-        send(self, request, version)
+        send(self, request, most, **how)
 
-    monkeypatch.setattr(Connection, "send", fail_sometimes)
+    monkeypatch.setattr(BlockingTransport, "send", fail_sometimes)
     assert rows(fetch.read(task(servers, topic, 0, 2000))) == list(enumerate(VALUES))
     assert len(sent) > 4
 
@@ -159,10 +160,10 @@ def test_no_row_is_dropped_when_asking_ahead_fails(servers: str, topic: str, mon
 def test_a_leader_change_within_a_range(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refusals = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH]
     asked: list[int] = []
-    receive, ask = Connection.receive, fetch.Cluster._ask_metadata
+    receive, ask = BlockingTransport.receive, fetch.Cluster._ask_metadata
 
-    def refuse(self: Connection, **how: bool) -> Any:
-        response = receive(self, **how)
+    def refuse(self: BlockingTransport) -> Any:
+        response = receive(self)
         if type(response).__name__ == "FetchResponse" and refusals:
             asked.append(0)
             if len(asked) % 2 == 0:
@@ -171,7 +172,7 @@ def test_a_leader_change_within_a_range(servers: str, topic: str, monkeypatch: p
         return response
 
     looked_up: list[Any] = []
-    monkeypatch.setattr(Connection, "receive", refuse)
+    monkeypatch.setattr(BlockingTransport, "receive", refuse)
     monkeypatch.setattr(fetch.Cluster, "_ask_metadata", lambda *args: looked_up.append(args) or ask(*args))
     assert rows(fetch.read(task(servers, topic, 0, 2000))) == list(enumerate(VALUES))
     assert not refusals and len(looked_up) >= 3

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import kohort
+from kohort.client.errors import NotConnectedError
 from kohort.spark.cluster import Cluster
-from kohort.spark.connection import ConnectionLost
 from kohort.spark.options import parse_read_options
 from kohort.spark.planning import bounded_ranges
 from spark.conftest import BROKER
@@ -96,5 +96,5 @@ def test_a_certificate_that_is_not_trusted_is_refused(tls: str) -> None:
         },
         "batch",
     )
-    with pytest.raises(ConnectionLost, match="certificate verify failed"):
+    with pytest.raises(NotConnectedError, match="certificate verify failed"):
         bounded_ranges(Cluster(options.config()), options)

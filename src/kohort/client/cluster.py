@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kohort.client.config import Config
-from kohort.client.connection import Connection
 from kohort.client.effects import MetadataSnapshot, TopicSnapshot
 from kohort.client.errors import KafkaTimeoutError, NotConnectedError, error_for
 from kohort.client.positions import Leader
 from kohort.client.timing import Backoff
+from kohort.client.transport import AsyncTransport
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import MetadataRequest
@@ -102,8 +102,8 @@ class Cluster:
         self.metadata = Metadata()
         self.on_metadata: list[Callable[[Metadata], None]] = []
         self._loop = asyncio.get_running_loop()
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._opening: dict[tuple[str, int], asyncio.Task[Connection]] = {}
+        self._connections: dict[tuple[str, int], AsyncTransport] = {}
+        self._opening: dict[tuple[str, int], asyncio.Task[AsyncTransport]] = {}
         self._backoffs: dict[tuple[str, int], tuple[Backoff, float]] = {}
         self._watched: frozenset[str] | None = frozenset()
         self._also: set[str] = set()
@@ -258,7 +258,7 @@ class Cluster:
     def backoff(self, prefix: str) -> Backoff:
         return Backoff(self.config[f"{prefix}.ms"], self.config[f"{prefix}.max.ms"], random.random)
 
-    async def connect(self, role: str, node_id: int, host: str, port: int) -> Connection:
+    async def connect(self, role: str, node_id: int, host: str, port: int) -> AsyncTransport:
         """The connection of a role to a node, opened if need be, after the backoff of earlier failures."""
         key = (role, node_id)
         found = self._connections.get(key)
@@ -271,17 +271,17 @@ class Cluster:
             self._opening[key].add_done_callback(lambda task: self._opened(key, task))
         return await asyncio.shield(self._opening[key])
 
-    def _opened(self, key: tuple[str, int], task: asyncio.Task[Connection]) -> None:
+    def _opened(self, key: tuple[str, int], task: asyncio.Task[AsyncTransport]) -> None:
         self._opening.pop(key, None)
         if not task.cancelled():
             task.exception()
 
-    async def _open(self, key: tuple[str, int], host: str, port: int) -> Connection:
+    async def _open(self, key: tuple[str, int], host: str, port: int) -> AsyncTransport:
         backoff, not_before = self._backoffs.get(key) or (self.backoff("reconnect.backoff"), 0.0)
         if (wait := not_before - self._loop.time()) > 0:
             await asyncio.sleep(wait)
         try:
-            connection = await Connection.open(host, port, self.config, lambda closed, _: self._lost(key, closed))
+            connection = await AsyncTransport.open(host, port, self.config, lambda closed, _: self._lost(key, closed))
         except KafkaError:
             self._backoffs[key] = (backoff, self._loop.time() + backoff.next_ms() / 1000)
             raise
@@ -291,7 +291,7 @@ class Cluster:
         self._connections[key] = connection
         return connection
 
-    def _lost(self, key: tuple[str, int], closed: Connection) -> None:
+    def _lost(self, key: tuple[str, int], closed: AsyncTransport) -> None:
         if self._connections.get(key) is closed:
             del self._connections[key]
             backoff = self.backoff("reconnect.backoff")
@@ -332,7 +332,7 @@ class Cluster:
         connection = await self._least_loaded()
         return await connection.request(request, timeout_ms, min_version, max_version)
 
-    async def _least_loaded(self) -> Connection:
+    async def _least_loaded(self) -> AsyncTransport:
         open_ones = [
             connection
             for (role, _), connection in self._connections.items()

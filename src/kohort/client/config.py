@@ -161,6 +161,11 @@ _COUNTS = [
     ("prefetch.max.bytes", 67_108_864, "Bytes fetched ahead of poll() at most (kohort's own)."),
     ("receive.buffer.bytes", 65_536, "TCP receive buffer (SO_RCVBUF); 0 leaves it to the system."),
     ("send.buffer.bytes", 131_072, "TCP send buffer (SO_SNDBUF); 0 leaves it to the system."),
+    (
+        "receive.message.max.bytes",
+        536_870_912,
+        "Bytes of one answer at most; what announces more is not taken for an answer (librdkafka's name).",
+    ),
     ("max.poll.records", 500, "Records poll() returns at most."),
 ]
 _TEXTS = [

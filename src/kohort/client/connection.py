@@ -1,110 +1,126 @@
-"""One connection to one broker: frames in and out, versions negotiated, authenticated. No retries, no metadata."""
+"""One connection to one broker, sans-IO: frames, correlation, versions, authentication. Bytes in, answers out.
+
+A transport owns the socket: it writes what `take_output` gives, receives into `get_buffer` and tells `received` how
+much came. Large answers are received straight into memory of their own size. What is not Kafka's protocol is an error
+as soon as it shows, before any memory is taken for it. Nothing here waits, retries or knows the time.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import ssl
 import struct
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Generator
+from enum import Enum
+from typing import Any, NamedTuple
 
+from kohort import __version__
 from kohort.client.compat import downgrade, upgrade
-from kohort.client.config import Config
-from kohort.client.errors import KafkaTimeoutError, NotConnectedError
-from kohort.client.sasl import authenticate
-from kohort.client.security import ssl_context
+from kohort.client.errors import AuthenticationError, NotConnectedError
+from kohort.client.sasl import Credentials, exchange
 from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.frames import decode_response, encode_request
-from kohort.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from kohort.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from kohort.protocol.wire import DecodeError
 
 API_VERSIONS_VERSION = 3
-MAX_FRAME = 2**31 - 1
 SMALL_READ = 64 * 1024
+HANDSHAKE_LIMIT = 1024 * 1024
+"""Answers before the connection is ready are small; whoever announces more does not speak Kafka."""
+MAX_ANSWER = 512 * 1024 * 1024
+MOST_KEPT = 8 * 1024 * 1024
+"""Memory kept for answers that need not last: cheaper than fresh memory, which the kernel clears page by page."""
 
 _SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">ii")
 
 
-@dataclass(slots=True)
-class _Waiting:
+class Phase(Enum):
+    NEW = "not begun"
+    NEGOTIATING = "asks for the broker's versions"
+    AUTHENTICATING = "exchanges SASL messages"
+    READY = "takes requests"
+    CLOSED = "closed"
+
+
+PHASES: dict[Phase, frozenset[Phase]] = {
+    Phase.NEW: frozenset({Phase.NEGOTIATING, Phase.CLOSED}),
+    Phase.NEGOTIATING: frozenset({Phase.AUTHENTICATING, Phase.READY, Phase.CLOSED}),
+    Phase.AUTHENTICATING: frozenset({Phase.READY, Phase.CLOSED}),
+    Phase.READY: frozenset({Phase.CLOSED}),
+    Phase.CLOSED: frozenset(),
+}
+
+
+class Answer(NamedTuple):
+    token: int
+    response: Any
+
+
+class _Waiting(NamedTuple):
+    """A request that was sent. `token` is None for those of the handshake."""
+
     correlation_id: int
+    token: int | None
     request: Any
     version: int
-    future: asyncio.Future[Any]
-    timer: asyncio.TimerHandle | None
+    lasting: bool
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Large answers are received straight into a buffer of their own size: no copies on the way to the decoder."""
+class Connection:
+    """Requests out, answers in, in order. `start` begins the handshake; `ready` says when it is over."""
 
-    def __init__(self, name: str, client_id: str, on_close: Callable[[Connection, str], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        client_id: str,
+        credentials: Credentials | None = None,
+        nonce: str = "",
+        max_answer: int = MAX_ANSWER,
+    ) -> None:
         self.name = name
-        self.versions: dict[int, tuple[int, int]] = {}
+        self.phase = Phase.NEW
         self.closed: str | None = None
-        self.last_used = 0.0
+        """Why it was closed."""
+        self.versions: dict[int, tuple[int, int]] = {}
         self._client_id = client_id
-        self._on_close = on_close
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
+        self._credentials = credentials
+        self._nonce = nonce
+        self._max_answer = max_answer
+        self._exchange: Generator[bytes, bytes, None] | None = None
         self._correlation_id = 0
         self._waiting: deque[_Waiting] = deque()
+        self._output: list[bytes] = []
         self._small = bytearray(SMALL_READ)
         self._held = 0
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         self._filled = 0
+        self._kept = bytearray()
 
-    @classmethod
-    async def open(
-        cls, host: str, port: int, config: Config, on_close: Callable[[Connection, str], None]
-    ) -> Connection:
-        """Connected, versions known, authenticated; NotConnectedError or AuthenticationError else."""
-        name = f"{host}:{port}"
-        loop = asyncio.get_running_loop()
-        context = ssl_context(config)
-        made = cls(name, config.client_id, on_close)
-        patience = config.socket_connection_setup_timeout_ms / 1000
-        try:
-            async with asyncio.timeout(patience):
-                await loop.create_connection(
-                    lambda: made,
-                    host,
-                    port,
-                    ssl=context,
-                    server_hostname=host if context is not None and context.check_hostname else None,
-                )
-        except TimeoutError:
-            raise NotConnectedError(f"no connection to {name} within {patience:g} s") from None
-        except ssl.SSLError as error:
-            raise NotConnectedError(f"TLS with {name} failed: {error}") from None
-        except OSError as error:
-            raise NotConnectedError(f"cannot connect to {name}: {error.strerror or error}") from None
-        try:
-            made._tune(config)
-            await made._negotiate(config.request_timeout_ms)
-            await authenticate(made, config)
-        except BaseException as error:
-            made.close(str(error))
-            raise
-        return made
+    def _enter(self, phase: Phase) -> None:
+        if phase not in PHASES[self.phase]:
+            raise RuntimeError(f"connection to {self.name}: {self.phase.name} -> {phase.name}")
+        self.phase = phase
 
-    def _tune(self, config: Config) -> None:
-        sock: socket.socket | None = self._transport.get_extra_info("socket") if self._transport else None
-        if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-            return
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for option, name in ((socket.SO_RCVBUF, "receive.buffer.bytes"), (socket.SO_SNDBUF, "send.buffer.bytes")):
-            if config.is_given(name) and config[name] > 0:
-                sock.setsockopt(socket.SOL_SOCKET, option, config[name])
-
-    # -- requests -----------------------------------------------------------------------------------------------------
+    @property
+    def ready(self) -> bool:
+        return self.phase is Phase.READY
 
     @property
     def in_flight(self) -> int:
         return len(self._waiting)
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._enter(Phase.NEGOTIATING)
+        request = ApiVersionsRequest(client_software_name="kohort", client_software_version=__version__)
+        self._put(request, API_VERSIONS_VERSION, None)
 
     def version_for(self, request: Any, min_version: int = 0, max_version: int | None = None) -> int:
         """The newest version that both sides and the caller's limits allow."""
@@ -119,135 +135,187 @@ class Connection(asyncio.BufferedProtocol):
             )
         return high
 
-    async def request(self, request: Any, timeout_ms: int, min_version: int = 0, max_version: int | None = None) -> Any:
+    def send(
+        self,
+        token: int,
+        request: Any,
+        min_version: int = 0,
+        max_version: int | None = None,
+        *,
+        lasting: bool = True,
+        answered: bool = True,
+    ) -> None:
+        """`received` will give the answer under `token`. One that need not last shares its memory with the next such.
+
+        `answered=False` is for Produce with acks=0, which gets no answer.
+        """
+        if self.phase is not Phase.READY:
+            raise NotConnectedError(f"the connection to {self.name} is {self.closed or self.phase.value}")
         version = self.version_for(request, min_version, max_version)
-        return upgrade(request, await self.send(request, version, timeout_ms), version)
+        self._put(request, version, token, lasting, answered)
 
-    def send(self, request: Any, version: int, timeout_ms: int) -> asyncio.Future[Any]:
-        """The answer to come; a request that times out takes the connection with it, as answers come in order."""
-        if self.closed is not None or self._transport is None:
-            raise NotConnectedError(f"the connection to {self.name} is closed: {self.closed}")
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self.last_used = self._loop.time()
-        parts = encode_request(self._correlation_id, self._client_id, version, downgrade(request, version))
-        timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, request, timeout_ms)
-        self._waiting.append(_Waiting(self._correlation_id, request, version, future, timer))
-        self._transport.write(b"".join(parts))
-        return future
+    def _put(self, request: Any, version: int, token: int | None, lasting: bool = True, answered: bool = True) -> None:
+        number = (self._correlation_id + 1) & 0x7FFFFFFF
+        self._output += encode_request(number, self._client_id, version, downgrade(request, version))
+        self._correlation_id = number
+        if answered:
+            self._waiting.append(_Waiting(number, token, request, version, lasting))
 
-    def send_only(self, request: Any, max_version: int | None = None) -> None:
-        """A request that gets no answer: Produce with acks=0."""
-        if self.closed is not None or self._transport is None:
-            raise NotConnectedError(f"the connection to {self.name} is closed: {self.closed}")
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self.last_used = self._loop.time()
-        version = self.version_for(request, 0, max_version)
-        self._transport.write(b"".join(encode_request(self._correlation_id, self._client_id, version, request)))
+    def take_output(self) -> bytes:
+        """What is to be written now."""
+        output, self._output = self._output, []
+        return b"".join(output)
 
-    def _timed_out(self, request: Any, timeout_ms: int) -> None:
-        self.close(f"no answer to {ApiKey(request.API_KEY).title} within {timeout_ms / 1000:g} s")
+    # -- receiving ----------------------------------------------------------------------------------------------------
 
-    async def _negotiate(self, timeout_ms: int) -> None:
-        """ApiVersions; a broker that is too old for our version of it answers with what it has (KIP-511)."""
-        request = ApiVersionsRequest(client_software_name="kohort", client_software_version="0.1.0")
-        response = await self.send(request, API_VERSIONS_VERSION, timeout_ms)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            response = await self.send(ApiVersionsRequest(), 0, timeout_ms)
-        if response.error_code:
-            raise KafkaError(ErrorCode.of(response.error_code), f"{self.name} refused ApiVersions")
-        self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-
-    # -- asyncio.BufferedProtocol -------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
-
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self) -> memoryview:
+        """Where to receive into; never empty."""
         if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
+            return self._frame[self._filled :]
         return memoryview(self._small)[self._held :]
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def received(self, count: int) -> list[Answer]:
+        """`count` bytes are in the buffer: the answers that are complete now. KafkaError where the broker errs."""
+        answers: list[Answer] = []
         try:
-            if self._frame is not None:
-                self._filled += nbytes
+            if self._frame is None:
+                self._held += count
+                self._split(answers)
+            else:
+                self._filled += count
                 if self._filled == len(self._frame):
                     frame, self._frame = self._frame, None
-                    self._answer(frame)
-            else:
-                self._held += nbytes
-                self._split()
-        except (DecodeError, KafkaError) as error:
-            self.close(f"{self.name} sent what is not Kafka's protocol: {error}")
+                    self._take(frame, answers)
+        except DecodeError as error:
+            raise NotConnectedError(f"{self.name} sent what is not Kafka's protocol: {error}") from None
+        return answers
 
-    def _split(self) -> None:
+    def _split(self, answers: list[Answer]) -> None:
+        """Take whole frames out of the small buffer; one that is too large for it gets memory of its own."""
         pos, held = 0, self._held
         small = memoryview(self._small)
-        while held - pos >= 4:
-            (size,) = _SIZE.unpack_from(small, pos)
-            if not 4 <= size <= MAX_FRAME:
-                raise DecodeError(f"an answer of {size} bytes")
+        while held - pos >= 8:
+            size, correlation_id = _HEAD.unpack_from(small, pos)
+            self._expect(size, correlation_id, small[pos:held])
             end = pos + 4 + size
             if end > held:
                 if size + 4 > SMALL_READ // 2:
-                    self._frame = bytearray(size)
+                    self._frame = self._memory(size)
                     self._filled = held - pos - 4
                     self._frame[: self._filled] = small[pos + 4 : held]
                     pos = held
                 break
-            self._answer(bytes(small[pos + 4 : end]))
+            frame: memoryview | bytes = small[pos + 4 : end]
+            if self._waiting[0].lasting or answers:
+                frame = bytes(frame)
+            else:
+                kept = self._memory(size)
+                kept[:] = frame
+                frame = kept
+            self._take(frame, answers)
             pos = end
         if pos:
             small[: held - pos] = bytes(small[pos:held])
         self._held = held - pos
 
-    def _answer(self, frame: bytes | bytearray) -> None:
+    def _expect(self, size: int, correlation_id: int, data: memoryview) -> None:
+        """The first eight bytes of an answer tell whether it is one."""
+        foreign = foreign_protocol(bytes(data[:8]))
+        if foreign is not None:
+            raise DecodeError(foreign)
         if not self._waiting:
             raise DecodeError("an answer that nobody asked for")
-        waiting = self._waiting.popleft()
-        if waiting.timer is not None:
-            waiting.timer.cancel()
-        if _SIZE.unpack_from(frame)[0] != waiting.correlation_id:
-            self._waiting.appendleft(waiting)
+        limit = self._max_answer if self.phase is Phase.READY else HANDSHAKE_LIMIT
+        if not 4 <= size <= limit:
+            raise DecodeError(f"an answer of {size} bytes, the limit is {limit} (receive.message.max.bytes)")
+        if correlation_id != self._waiting[0].correlation_id:
             raise DecodeError("an answer to another question")
-        if waiting.future.done():
+
+    def _memory(self, size: int) -> memoryview:
+        if self._waiting[0].lasting or size > MOST_KEPT:
+            return memoryview(bytearray(size))
+        if len(self._kept) < size:
+            self._kept = bytearray(size)
+        return memoryview(self._kept)[:size]
+
+    def _take(self, frame: bytes | memoryview, answers: list[Answer]) -> None:
+        waiting = self._waiting.popleft()
+        kind = ApiKey(waiting.request.API_KEY).response
+        if kind is ApiVersionsResponse and frame[4:6] == b"\x00\x23":
+            response = kind.decode(frame, 0, 4)  # KIP-511: an old broker answers what it does not know in version 0
+        else:
+            response = decode_response(frame, waiting.version, kind)
+        if waiting.token is None:
+            self._handshake(response)
+        else:
+            answers.append(Answer(waiting.token, upgrade(waiting.request, response, waiting.version)))
+
+    # -- the handshake ------------------------------------------------------------------------------------------------
+
+    def _handshake(self, response: Any) -> None:
+        if self.phase is Phase.NEGOTIATING:
+            self._negotiate(response)
+        elif self._exchange is None:
+            self._begin_exchange(response)
+        else:
+            self._go_on(response)
+
+    def _negotiate(self, response: Any) -> None:
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            self._put(ApiVersionsRequest(), 0, None)
             return
-        try:
-            waiting.future.set_result(self._decode(frame, waiting))
-        except DecodeError as error:
-            waiting.future.set_exception(NotConnectedError(f"{self.name}: {error}"))
-            raise
+        if response.error_code:
+            raise KafkaError(ErrorCode.of(response.error_code), f"{self.name} refused ApiVersions")
+        self.versions = self._versions_of(response)
+        if self._credentials is None:
+            self._enter(Phase.READY)
+            return
+        self._enter(Phase.AUTHENTICATING)
+        self._ask(SaslHandshakeRequest(mechanism=self._credentials.mechanism))
 
     @staticmethod
-    def _decode(frame: bytes | bytearray, waiting: _Waiting) -> Any:
-        response = ApiKey(waiting.request.API_KEY).response
-        unsupported = frame[4:6] == b"\x00\x23"
-        if response is ApiVersionsResponse and waiting.version > 0 and unsupported:
-            return response.decode(frame, 0, 4)
-        return decode_response(frame, waiting.version, response)
+    def _versions_of(response: Any) -> dict[int, tuple[int, int]]:
+        return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
-    def eof_received(self) -> bool:
-        return False
+    def _ask(self, request: Any) -> None:
+        self._put(request, self.version_for(request), None)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(f"{self.name} closed the connection" + (f": {exc}" if exc else ""))
+    def _begin_exchange(self, response: Any) -> None:
+        assert self._credentials is not None
+        if response.error_code:
+            offered = ", ".join(response.mechanisms) or "none"
+            mechanism = self._credentials.mechanism
+            raise AuthenticationError(f"{self.name} does not offer sasl.mechanism={mechanism}, only: {offered}")
+        self._exchange = exchange(self._credentials, self._nonce)
+        self._ask(SaslAuthenticateRequest(auth_bytes=next(self._exchange)))
 
-    def close(self, reason: str = "closed") -> None:
-        if self._transport is not None:
-            self._transport.abort()
-        self._fail(reason)
+    def _go_on(self, response: Any) -> None:
+        assert self._exchange is not None and self._credentials is not None
+        if response.error_code:
+            user = self._credentials.username
+            raise AuthenticationError(f"{self.name} refused sasl.username={user}: {response.error_message}")
+        try:
+            token = self._exchange.send(bytes(response.auth_bytes))
+        except StopIteration:
+            self._enter(Phase.READY)
+        except (ValueError, KeyError) as error:
+            raise AuthenticationError(f"{self.name} answered what is not SASL: {error!r}") from None
+        else:
+            self._ask(SaslAuthenticateRequest(auth_bytes=token))
 
-    def _fail(self, reason: str) -> None:
-        if self.closed is not None:
-            return
-        self.closed = reason
-        waiting, self._waiting = self._waiting, deque()
-        for one in waiting:
-            if one.timer is not None:
-                one.timer.cancel()
-            if not one.future.done():
-                timed_out = reason.startswith("no answer")
-                one.future.set_exception(KafkaTimeoutError(reason) if timed_out else NotConnectedError(reason))
-                one.future.exception()
-        self._on_close(self, reason)
+    def close(self, reason: str) -> None:
+        if self.phase is not Phase.CLOSED:
+            self._enter(Phase.CLOSED)
+            self.closed = reason
+            self._waiting.clear()
+
+
+def foreign_protocol(head: bytes) -> str | None:
+    """What the first bytes of an answer look like, where they cannot be Kafka's."""
+    if head.startswith((b"HTTP", b"http")):
+        return "it answers in HTTP; is this the port of a web server?"
+    if head[0] in (0x15, 0x16) and head[1] == 0x03:
+        return "it answers in TLS; set security.protocol to SSL or SASL_SSL"
+    if head.startswith((b"SSH-", b"220 ", b"+OK ", b"-ERR")):
+        return f"it answers {head[:4].decode()!r}; is this the port of something else?"
+    return None

@@ -11,7 +11,6 @@ from kohort.client.admin_types import GroupDescription, MemberDescription
 from kohort.client.errors import KafkaError, error_for
 from kohort.client.snapshots import partition_map, partition_set
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
-from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
     ConsumerGroupDescribeRequest,
@@ -28,15 +27,24 @@ async def describe(connection: Any, node_id: int, group_id: str, timeout_ms: int
     response = await connection.request(DescribeGroupsRequest(groups=[group_id]), timeout_ms)
     group = response.groups[0]
     missing = group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == "Dead"
-    if missing and ApiKey.CONSUMER_GROUP_DESCRIBE in connection.versions:
-        modern = await connection.request(ConsumerGroupDescribeRequest(group_ids=[group_id]), timeout_ms)
-        if not modern.groups[0].error_code:
-            return _modern(modern.groups[0], node_id)
+    if missing and (modern := await _describe_modern(connection, group_id, timeout_ms)) is not None:
+        return _modern(modern, node_id)
     if group.error_code and not missing:
         raise error_for(group.error_code, f"group {group_id}: {ErrorCode.of(group.error_code).message}")
     members = [_member(member, group.protocol_type) for member in group.members]
     state = "Dead" if missing else group.group_state
     return GroupDescription(group_id, state, CLASSIC, group.protocol_type, group.protocol_data, node_id, members)
+
+
+async def _describe_modern(connection: Any, group_id: str, timeout_ms: int) -> Any | None:
+    """None where the broker has no such group, or is too old to have any."""
+    try:
+        response = await connection.request(ConsumerGroupDescribeRequest(group_ids=[group_id]), timeout_ms)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return None
+        raise
+    return None if response.groups[0].error_code else response.groups[0]
 
 
 def _member(member: Any, protocol_type: str) -> MemberDescription:

@@ -24,6 +24,7 @@ _COMMON = [
     "socket.connection.setup.timeout.ms",
     "connections.max.idle.ms",
     "receive.buffer.bytes",
+    "receive.message.max.bytes",
     "send.buffer.bytes",
     "allow.auto.create.topics",
     "security.protocol",

@@ -1,50 +1,39 @@
-"""SASL PLAIN and SCRAM (RFC 5802) over SaslHandshake and SaslAuthenticate."""
+"""SASL exchanges as generators: a message out, the broker's answer in. PLAIN and SCRAM (RFC 5802). No I/O."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import hmac
-import secrets
-from typing import Any, Protocol
+from collections.abc import Generator
+from typing import NamedTuple
 
 from kohort.client.config import Config
 from kohort.client.errors import AuthenticationError
-from kohort.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest
 
 
-class _Connection(Protocol):
-    name: str
+class Credentials(NamedTuple):
+    mechanism: str
+    username: str
+    password: str
 
-    async def request(self, request: Any, timeout_ms: int) -> Any: ...
+
+def credentials(config: Config) -> Credentials | None:
+    """None where security.protocol has no SASL."""
+    if not config["security.protocol"].startswith("SASL"):
+        return None
+    return Credentials(config["sasl.mechanism"], config["sasl.username"], config["sasl.password"])
 
 
-async def authenticate(connection: _Connection, config: Config) -> None:
-    """Nothing where security.protocol has no SASL; AuthenticationError where the broker refuses."""
-    if not config.security_protocol.startswith("SASL"):
+def exchange(given: Credentials, nonce: str) -> Generator[bytes, bytes, None]:
+    """Yields what to send, is sent what came back, ends when the broker has accepted and shown who it is."""
+    if given.mechanism == "PLAIN":
+        yield f"\0{given.username}\0{given.password}".encode()
         return
-    mechanism = config.sasl_mechanism
-    handshake = await connection.request(SaslHandshakeRequest(mechanism=mechanism), config.request_timeout_ms)
-    if handshake.error_code:
-        offered = ", ".join(handshake.mechanisms) or "none"
-        raise AuthenticationError(f"{connection.name} does not offer sasl.mechanism={mechanism}, only: {offered}")
-    if mechanism == "PLAIN":
-        token = f"\0{config.sasl_username}\0{config.sasl_password}".encode()
-        await _exchange(connection, config, token)
-        return
-    scram = Scram(mechanism, config.sasl_username, config.sasl_password, secrets.token_urlsafe(24))
-    server_first = await _exchange(connection, config, scram.first())
-    server_final = await _exchange(connection, config, scram.final(server_first))
+    scram = Scram(given.mechanism, given.username, given.password, nonce)
+    server_first = yield scram.first()
+    server_final = yield scram.final(server_first)
     scram.check(server_final)
-
-
-async def _exchange(connection: _Connection, config: Config, token: bytes) -> bytes:
-    answer = await connection.request(SaslAuthenticateRequest(auth_bytes=token), config.request_timeout_ms)
-    if answer.error_code:
-        raise AuthenticationError(
-            f"{connection.name} refused sasl.username={config.sasl_username}: {answer.error_message}"
-        )
-    return bytes(answer.auth_bytes)
 
 
 class Scram:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kohort.client.config import Config
+from kohort.client.errors import KafkaTimeoutError, NotConnectedError
 from kohort.client.types import TopicPartition, partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import DescribeConfigsRequest, ListOffsetsRequest, MetadataRequest
 from kohort.protocol.uuids import ZERO_UUID, to_base64
-from kohort.spark.connection import POOL, ConnectionLost, Pool
+from kohort.spark.connection import POOL, Pool
 from kohort.spark.options import OptionError, Subscription
 
 log = logging.getLogger("kohort.spark")
@@ -26,13 +27,6 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _TOPIC_RESOURCE = 2
 _MAX_METADATA_VERSION = 12
 _MAX_LIST_OFFSETS_VERSION = 7
-
-
-Fit = Callable[[Any, int], Any]
-
-
-def _as_it_is(request: Any, version: int) -> Any:
-    return request
 
 
 class TopicGone(KafkaError):
@@ -61,7 +55,7 @@ class Retry:
 
 
 def is_transient(error: Exception) -> bool:
-    return isinstance(error, ConnectionLost) or (isinstance(error, KafkaError) and ErrorCode.of(error.code).retriable)
+    return isinstance(error, KafkaError) and error.code.retriable
 
 
 class Cluster:
@@ -169,7 +163,7 @@ class Cluster:
         for (host, port), wanted in by_leader.items():
             try:
                 answers = self._list_offsets_of(host, port, wanted, committed_only)
-            except ConnectionLost as error:
+            except (NotConnectedError, KafkaTimeoutError) as error:
                 answers, trouble = {}, error
             for tp in wanted:
                 code, offset = answers.get(tp, (ErrorCode.NETWORK_EXCEPTION, -1))
@@ -209,7 +203,7 @@ class Cluster:
         )
         try:
             response = self.ask_anyone(DescribeConfigsRequest(resources=[resource]), None)
-        except (KafkaError, ConnectionLost):
+        except KafkaError:
             return None
         for result in response.results:
             for setting in result.configs if result.error_code == 0 else ():
@@ -224,28 +218,27 @@ class Cluster:
         while True:
             try:
                 return attempt()
-            except (KafkaError, ConnectionLost) as error:
+            except KafkaError as error:
                 if not is_transient(error):
                     raise
                 retry.wait(error)
 
-    def _ask(self, host: str, port: int, request: Any, most: int | None, fit: Fit = _as_it_is) -> Any:
+    def _ask(self, host: str, port: int, request: Any, most: int | None) -> Any:
         connection = self._pool.take(host, port, self.config)
         try:
-            version = connection.version_of(type(request), most)
-            return connection.call(fit(request, version), version)
+            return connection.call(request, most)
         finally:
             self._pool.give_back(connection, self.config)
 
-    def ask_anyone(self, request: Any, most: int | None, fit: Fit = _as_it_is) -> Any:
-        """The answer of any broker that can be reached; `fit` gives the request the shape of the version agreed on."""
+    def ask_anyone(self, request: Any, most: int | None) -> Any:
+        """The answer of any broker that can be reached."""
         trouble: Exception | None = None
         for host, port in dict.fromkeys([*self._nodes.values(), *self.config["bootstrap.servers"]]):
             try:
-                return self._ask(host, port, request, most, fit)
-            except ConnectionLost as error:
+                return self._ask(host, port, request, most)
+            except (NotConnectedError, KafkaTimeoutError) as error:
                 trouble = error
-        raise trouble or ConnectionLost("no brokers are known")
+        raise trouble or NotConnectedError("no brokers are known")
 
 
 def resolve_topics(cluster: Cluster, subscription: Subscription) -> list[TopicPartition]:

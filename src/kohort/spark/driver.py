@@ -19,7 +19,6 @@ from kohort.protocol.errors import KafkaError
 from kohort.spark import planning
 from kohort.spark.accounting import DataLossError
 from kohort.spark.cluster import is_transient
-from kohort.spark.connection import ConnectionLost
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
 from kohort.spark.membership import Membership
@@ -74,7 +73,7 @@ class QueryDriver:
         self._wait_for_first_assignment()
         try:
             planned = self._next_batch(start, limit)
-        except (ConnectionLost, KafkaError) as error:
+        except KafkaError as error:
             if self._targets is not None or not is_transient(error):
                 raise
             log.warning("no batch can be planned now, trying again: %s", error)

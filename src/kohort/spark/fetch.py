@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from kohort.client.blocking import BlockingTransport
 from kohort.client.config import Config
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -20,7 +21,7 @@ from kohort.protocol.uuids import from_base64
 from kohort.records.errors import RecordsError
 from kohort.spark.accounting import Account, DataLossError
 from kohort.spark.cluster import READ_COMMITTED, READ_UNCOMMITTED, Cluster, Retry, TopicGone, is_transient
-from kohort.spark.connection import POOL, Connection, ConnectionLost
+from kohort.spark.connection import POOL
 from kohort.spark.offsets import EARLIEST, Piece
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class RangeReader:
         self._topic_id = task.topic_ids.get(piece.topic, "")
         self._isolation = READ_COMMITTED if self._config["isolation.level"] == "read_committed" else READ_UNCOMMITTED
         self._size_limit: int = self._config["max.partition.fetch.bytes"]
-        self._connection: Connection | None = None
+        self._connection: BlockingTransport | None = None
         self._asked_for: int | None = None
         self._retry: Retry | None = None
 
@@ -119,7 +120,7 @@ class RangeReader:
             except RecordsError as error:
                 # Rows of this answer may have gone out already: the task as a whole is to be repeated, as Spark does.
                 raise RuntimeError(f"{self._partition} near offset {first} cannot be decoded: {error}") from error
-            except (KafkaError, ConnectionLost) as error:
+            except KafkaError as error:
                 self._again(error)
         self._settle()
 
@@ -129,7 +130,7 @@ class RangeReader:
             self._release()
             self._ask(self._account.next_offset)
         assert self._connection is not None
-        response = self._connection.receive(lasting=False)
+        response = self._connection.receive()
         self._asked_for = None
         if response.error_code:
             raise KafkaError(ErrorCode.of(response.error_code))
@@ -152,7 +153,7 @@ class RangeReader:
         if reader is not None:
             try:
                 reader._ask(reader._account.next_offset)
-            except (KafkaError, ConnectionLost):
+            except KafkaError:
                 reader._release()
 
     def _ask(self, offset: int) -> None:
@@ -165,8 +166,9 @@ class RangeReader:
         wanted = FetchRequest.FetchPartition(
             partition=self._partition.partition, fetch_offset=offset, partition_max_bytes=size
         )
-        version = self._connection.version_of(FetchRequest, _BY_ID if self._topic_id else _BY_NAME)
-        topic = {"topic_id": from_base64(self._topic_id)} if version >= _BY_ID else {"topic": self._partition.topic}
+        topic = FetchRequest.FetchTopic(topic=self._partition.topic, partitions=[wanted])
+        if self._topic_id:
+            topic.topic_id = from_base64(self._topic_id)
         request = FetchRequest(
             replica_id=-1,
             max_wait_ms=self._config["fetch.max.wait.ms"],
@@ -175,9 +177,9 @@ class RangeReader:
             isolation_level=self._isolation,
             session_id=_NO_SESSION,
             session_epoch=_FINAL_EPOCH,
-            topics=[FetchRequest.FetchTopic(partitions=[wanted], **topic)],
+            topics=[topic],
         )
-        self._connection.send(request, version)
+        self._connection.send(request, _BY_ID if self._topic_id else _BY_NAME, lasting=False)
         self._asked_for = offset
 
     def _decode(self, answer: Any, first: int) -> Iterator[pa.RecordBatch]:
@@ -210,7 +212,7 @@ class RangeReader:
             log.warning("%s at offset %d: %s; trying again", self._partition, self._account.next_offset, error)
         try:
             self._retry.wait(error)
-        except (KafkaError, ConnectionLost):
+        except KafkaError:
             if not gone:
                 raise
             code = getattr(error, "code", None)

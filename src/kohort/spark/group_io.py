@@ -15,15 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.client.compat import downgrade, upgrade
+from kohort.client.blocking import BlockingTransport, has_input
 from kohort.client.config import Config
 from kohort.client.effects import Destination, MetadataSnapshot, Send, TopicSnapshot, UseCoordinator
+from kohort.client.errors import KafkaTimeoutError, NotConnectedError
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.messages import MetadataRequest
 from kohort.spark.cluster import Cluster
-from kohort.spark.connection import Connection, ConnectionLost, Pool
+from kohort.spark.connection import Pool
 
 MAX_METADATA_VERSION = 12
+LOST = (NotConnectedError, KafkaTimeoutError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +56,25 @@ Event = Answer | Failure | Metadata | Callable[[], None]
 @dataclass(slots=True)
 class _Flight:
     token: int
-    request: Any
-    version: int
     deadline_ms: int
 
 
 class _Line:
     """A connection to the coordinator with what was sent on it and is not answered yet."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BlockingTransport) -> None:
         self.connection = connection
         self.flights: deque[_Flight] = deque()
 
     def send(self, effect: Send, now_ms: int) -> None:
-        version = self.connection.version_of(type(effect.request), effect.max_version)
-        if version < effect.min_version:
-            raise KafkaError(35, f"the broker is too old for {type(effect.request).__name__} {effect.min_version}")
-        self.connection.send(downgrade(effect.request, version), version)
-        self.flights.append(_Flight(effect.token, effect.request, version, now_ms + effect.timeout_ms))
+        self.connection.send_as(effect.token, effect.request, effect.min_version, effect.max_version)
+        self.flights.append(_Flight(effect.token, now_ms + effect.timeout_ms))
 
-    def receive(self) -> Answer:
-        response = self.connection.receive()
-        flight = self.flights.popleft()
-        return Answer(flight.token, upgrade(flight.request, response, flight.version))
+    def receive(self) -> list[Event]:
+        answers = self.connection.take_answers()
+        for _ in answers:
+            self.flights.popleft()
+        return [Answer(token, response) for token, response in answers]
 
 
 class GroupIO:
@@ -120,7 +118,7 @@ class GroupIO:
             return
         try:
             self._line(effect.to).send(effect, now_ms)
-        except ConnectionLost as error:
+        except LOST as error:
             self._break(effect.to, str(error), effect.token)
         except KafkaError as error:
             self._inbox.append(Failure(effect.token, str(error), error))
@@ -149,8 +147,8 @@ class GroupIO:
     def _line(self, to: Destination) -> _Line:
         if to not in self._lines:
             if self._coordinator is None:
-                raise ConnectionLost("the coordinator is not known")
-            self._lines[to] = _Line(Connection(self._coordinator.host, self._coordinator.port, self._config))
+                raise NotConnectedError("the coordinator is not known")
+            self._lines[to] = _Line(BlockingTransport(self._coordinator.host, self._coordinator.port, self._config))
         return self._lines[to]
 
     def _break(self, to: Destination, reason: str, *tokens: int) -> None:
@@ -176,11 +174,11 @@ class GroupIO:
                 self._break(to, "the coordinator closed the connection")
                 return
             try:
-                self._inbox.append(line.receive())
-            except ConnectionLost as error:
+                self._inbox.extend(line.receive())
+            except KafkaError as error:
                 self._break(to, str(error))
                 return
-            if not line.connection.readable():
+            if not has_input(line.connection.socket):
                 return
 
     def _expire(self, now_ms: int) -> None:
@@ -199,16 +197,8 @@ class GroupIO:
 
     def _ask_anyone(self, effect: Send) -> Event:
         try:
-            request, version = effect.request, -1
-
-            def fit(request: Any, at: int) -> Any:
-                nonlocal version
-                version = at
-                return downgrade(request, at)
-
-            response = self._cluster.ask_anyone(request, effect.max_version, fit)
-            return Answer(effect.token, upgrade(request, response, version))
-        except ConnectionLost as error:
+            return Answer(effect.token, self._cluster.ask_anyone(effect.request, effect.max_version))
+        except LOST as error:
             return Failure(effect.token, str(error))
         except KafkaError as error:
             return Failure(effect.token, str(error), error)
@@ -220,7 +210,7 @@ class GroupIO:
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         try:
             response = self._cluster.ask_anyone(request, MAX_METADATA_VERSION)
-        except (ConnectionLost, KafkaError):
+        except KafkaError:
             return Metadata(None)
         return Metadata(MetadataSnapshot(_topics(response), topics))
 

@@ -23,7 +23,7 @@ from kohort.client import effects as fx
 from kohort.client.config import Config
 from kohort.client.member import Member, MemberConfig, MemberState, Step
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
-from kohort.protocol.errors import KafkaError
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.spark.group_io import Answer, Event, Failure, GroupIO, Metadata
 from kohort.spark.holdings import Holdings
 from kohort.spark.options import ReadOptions
@@ -108,9 +108,10 @@ class Membership:
         finally:
             self._holdings.drop(self._holdings.owned())
             self._io.close()
+            gone = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"not in group {self._group_id} any more")
             for ask in self._asks.values():
                 with contextlib.suppress(Exception):
-                    ask.set_exception(KafkaError(25, f"not in group {self._group_id} any more"))
+                    ask.set_exception(gone)
             self._holdings_changed()
 
     def _subscribe(self) -> None:
