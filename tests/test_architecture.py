@@ -30,7 +30,16 @@ IMPURE_MODULES = {"asyncio", "socket", "time", "random", "os", "threading", "sel
 # The C kernel of the columnar decoder is found and loaded by its path.
 EXCUSED = {"records/kernel.py", "records/build_kernel.py"}
 CORE_FORBIDDEN = {"asyncio", "socket", "time", "random", "threading", "uvloop"}
-SHELL = {"server.py", "embedded.py", "boot.py", "clock.py", "control.py", "controls.py", "inside.py"}
+SHELL = {
+    "server.py",
+    "embedded.py",
+    "boot.py",
+    "clock.py",
+    "control.py",
+    "control_routes.py",
+    "controls.py",
+    "inside.py",
+}
 
 
 def files_of(package):

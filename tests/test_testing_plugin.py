@@ -54,13 +54,22 @@ def test_markers(kohort_broker, kohort_clock):
     assert kohort_clock.now_ms() == before + 1500
     assert kohort_broker.config["num.partitions"] == 7
 
+def test_questions(kohort_topic, kohort_records, kohort_committed, kohort_requests, kohort_wait_stable, kohort_evict,
+                   kohort_faults):
+    topic = kohort_topic(records=[b"a"])
+    assert [record.value for record in kohort_records(topic)] == [b"a"]
+    assert kohort_committed("g") == {} and kohort_wait_stable("g", members=0).state == "Dead"
+    assert kohort_requests("Produce") and list(kohort_faults) == []
+    with pytest.raises(LookupError):
+        kohort_evict("g", client="nobody")
+
 @pytest.mark.kohort("manual")
 def test_wrong_marker(kohort_broker):
     pass
 """
     )
     out = run_pytest(tmp_path, "--strict-markers")
-    assert "3 passed, 1 error" in out, out
+    assert "4 passed, 1 error" in out, out
     assert "takes keyword arguments" in out
 
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: a broker, topics and a clock as fixtures. Loaded by pytest itself once kohort is installed.
+"""The pytest plugin: a broker and what can be asked of it as fixtures. Loaded by pytest once kohort is installed.
 
     def test_my_application(kohort_broker, kohort_topic):
         orders = kohort_topic(partitions=3, records=[b"first", b"second"])
@@ -17,10 +17,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from kohort.broker.controls import BrokerClock
+    from kohort.broker.client_requests import ClientRequest
+    from kohort.broker.controls import BrokerClock, BrokerFaults
     from kohort.broker.embedded import Broker
+    from kohort.broker.inside import GroupDescription, StoredRecord
 
-__all__ = ["kohort_broker", "kohort_clock", "kohort_topic"]
+__all__ = [
+    "kohort_broker",
+    "kohort_clock",
+    "kohort_committed",
+    "kohort_evict",
+    "kohort_faults",
+    "kohort_records",
+    "kohort_requests",
+    "kohort_topic",
+    "kohort_wait_stable",
+]
 
 MARKER = "kohort"
 _numbers = itertools.count(1)
@@ -55,6 +67,42 @@ def kohort_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 def kohort_clock(kohort_broker: Broker) -> BrokerClock:
     """The time of kohort_broker: `advance(45)` lets 45 seconds pass at once."""
     return kohort_broker.clock
+
+
+@pytest.fixture
+def kohort_faults(kohort_broker: Broker) -> BrokerFaults:
+    """The faults of kohort_broker: `fail`, `delay`, `drop`, `disconnect`, or `ask` a function."""
+    return kohort_broker.faults
+
+
+@pytest.fixture
+def kohort_records(kohort_broker: Broker) -> Callable[..., list[StoredRecord]]:
+    """What is stored: `kohort_records(topic, partition=None)`."""
+    return kohort_broker.records
+
+
+@pytest.fixture
+def kohort_committed(kohort_broker: Broker) -> Callable[[str], dict[tuple[str, int], int]]:
+    """What a group has committed: `kohort_committed("billing") == {("orders", 0): 17}`."""
+    return kohort_broker.committed
+
+
+@pytest.fixture
+def kohort_requests(kohort_broker: Broker) -> Callable[..., list[ClientRequest]]:
+    """What was sent: `kohort_requests(api="OffsetCommit", client="billing")`."""
+    return kohort_broker.requests
+
+
+@pytest.fixture
+def kohort_wait_stable(kohort_broker: Broker) -> Callable[..., GroupDescription]:
+    """Waits for a group: `kohort_wait_stable("billing", members=2)`."""
+    return kohort_broker.wait_stable
+
+
+@pytest.fixture
+def kohort_evict(kohort_broker: Broker) -> Callable[..., list[str]]:
+    """Puts members out of a group: `kohort_evict("billing", client="worker-1")`."""
+    return kohort_broker.evict
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+import kohort
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from serving import LIMIT_S, Serving
@@ -93,6 +94,38 @@ def test_a_restart_keeps_port_data_and_rules(remote, tmp_path):
     assert one.serving.stop() == 0
 
 
+def test_topics_groups_and_requests(remote):
+    assert remote("POST", "/topics", {"name": "t", "partitions": 2, "configs": {"retention.ms": 1000}})[0] == 201
+    assert remote("POST", "/topics", {"name": "t"})[0] == 409
+    with kohort.Producer(bootstrap_servers=remote.serving.address) as producer:
+        producer.send("t", b"text", key=b"k", headers={"a": "b"}, partition=1)
+        producer.send("t", b"\xff", partition=0)
+    status, found = remote("GET", "/topics/t/records")
+    assert status == 200 and [(r["partition"], r["offset"]) for r in found["records"]] == [(0, 0), (1, 0)]
+    assert found["records"][0]["value_base64"] == "/w==" and found["records"][1]["value"] == "text"
+    assert found["records"][1]["headers"] == [{"key": "a", "value": "b"}]
+    assert len(remote("GET", "/topics/t/records?partition=1")[1]["records"]) == 1
+    settings = {"bootstrap_servers": remote.serving.address, "group_id": "readers", "client_id": "reader"}
+    with kohort.Consumer(**settings, auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
+        consumer.subscribe("t")
+        read = 0
+        while read < 2:
+            read += len(consumer.poll(0.1))
+        status, group = remote("POST", "/groups/readers/wait-stable", {"members": 1, "partitions": 2})
+        assert status == 200 and group["members"][0]["assignment"] == {"t": [0, 1]}
+        assert remote("GET", "/groups/readers") == (200, group)
+        consumer.commit()
+        offsets = [{"topic": "t", "partition": p, "offset": 1} for p in (0, 1)]
+        assert remote("GET", "/groups/readers/committed") == (200, {"group": "readers", "offsets": offsets})
+        (commit,) = remote("GET", "/requests?api=OffsetCommit&client=reader")[1]["requests"]
+        assert commit["body"]["group_id"] == "readers" and commit["at_ms"] > 0
+        status, gone = remote("POST", "/groups/readers/evict", {"client": "reader"})
+        assert status == 200 and gone["evicted"] == [group["members"][0]["member_id"]]
+    status, answer = remote("POST", "/groups/readers/wait-stable", {"members": 3, "timeout": 0.1})
+    assert status == 409 and "not stable with 3 members" in answer["error"]
+    assert remote("DELETE", "/requests") == (200, {"requests": []})
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "hint"),
     [
@@ -107,6 +140,15 @@ def test_a_restart_keeps_port_data_and_rules(remote, tmp_path):
         ("POST", "/faults", [], 400, "JSON object"),
         ("POST", "/clock/advance", {"seconds": -1}, 400, "not negative"),
         ("POST", "/clock/advance", {}, 400, "seconds"),
+        ("POST", "/topics", {}, 400, "name is missing"),
+        ("GET", "/topics/nothing/records", None, 409, "no topic nothing"),
+        ("GET", "/topics/nothing/records?partition=x", None, 400, "partition cannot be"),
+        ("GET", "/requests?api=Fetsch", None, 400, "did you mean Fetch"),
+        ("GET", "/requests?colour=red", None, 400, "no colour"),
+        ("POST", "/groups/g/evict", {"client": "nobody"}, 404, "no member with client_id nobody"),
+        ("POST", "/groups/g/evict", {}, 400, "whom"),
+        ("POST", "/groups/g/wait-stable", {"timeout": 1e9}, 400, "at most 600"),
+        ("PUT", "/groups/g", None, 404, "no PUT /groups/g"),
     ],
 )
 def test_what_cannot_be_done_says_why(remote, method, path, body, status, hint):

@@ -23,6 +23,7 @@ CLIENT_ID = "kohort-test"
 EVICTED = "evicted by the test"
 LOOK_EVERY_S = 0.002
 LOADING_S = 30.0
+ANSWER_S = 30.0
 _EARLIEST = -2
 _FETCH_BYTES = 8 * 1024 * 1024
 # Topics and groups by name, in versions that have no ids of topics yet.
@@ -100,7 +101,11 @@ class Inside:
         connection.pending.append(call)
         core.serve(call, request, now_ms)
         self._server.end_turn()
-        frame = await ear.answered
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                frame = await ear.answered
+        except TimeoutError:
+            raise TimeoutError(f"{name} was not answered within {ANSWER_S:.0f} s: was the broker stopped?") from None
         return decode_response(frame[4:], version, getattr(messages, f"{name}Response"))
 
     async def _ask_coordinator(self, request: Any, code: Callable[[Any], int]) -> Any:

@@ -144,6 +144,7 @@ class Serving:
 
     def __init__(self, options: argparse.Namespace, given: dict[str, str]) -> None:
         from kohort.broker.boot import make_config
+        from kohort.broker.client_requests import RequestLog
         from kohort.broker.clock import Clock
         from kohort.broker.faults import Faults
 
@@ -152,6 +153,7 @@ class Serving:
         make_config(given)
         self._clock = Clock()
         self._faults = Faults()
+        self._request_log = None if options.control_port is None else RequestLog()
         self._store: Any = self._open_store()
         self._running: Any = None
         self._meter: Any = None
@@ -200,7 +202,7 @@ class Serving:
 
         config, store = make_config(self._given), self._store
         self._running = await start_broker(
-            config, store, self._options.host, port, self._clock, self._faults, self._meter
+            config, store, self._options.host, port, self._clock, self._faults, self._meter, self._request_log
         )
 
     def _start_metrics(self, loop: asyncio.AbstractEventLoop) -> Any:
