@@ -15,6 +15,7 @@ from kohort.broker.meter import GroupCounters, Meter
 from kohort.broker.metrics import EXPORTED, MOST_PARTITIONS, OTHER_TOPICS, families, snapshot
 from kohort.client.admin_types import NewTopic
 from kohort.coordinator import events
+from kohort.coordinator.causes import Cause, CauseKind, Who
 from serving import LIMIT_S, environment, start
 
 QUICK = ["--config", "group.initial.rebalance.delay.ms=0", "--config", "group.min.session.timeout.ms=100"]
@@ -74,7 +75,7 @@ def test_a_scrape_tells_what_clients_did():
     lines = [json.loads(line) for line in exposed.stop().splitlines()]
     said = {line["event"]["type"]: line for line in lines if "event" in line}
     assert said["MemberJoined"]["event"]["client_id"] == "alice"
-    assert "alice" in said["MemberLeft"]["message"] and said["MemberLeft"]["event"]["reason"]
+    assert "alice" in said["MemberLeft"]["message"] and said["MemberLeft"]["event"]["cause"]["kind"] == "left"
     assert re.search(
         r"rebalance done after \d+ ms, 1 members, range, .*: new member", said["RebalanceCompleted"]["message"]
     )
@@ -108,40 +109,31 @@ def test_without_the_package_it_says_what_to_install():
 # -- counters -----------------------------------------------------------------------------------------------------
 
 
-def member(kind, group="g", at_ms=1, **fields):
-    return kind(at_ms=at_ms, group_id=group, generation=1, member_id="m", **fields)
+def member(kind, group="g", cause=None, **fields):
+    return kind(at_ms=1, group_id=group, generation=1, member_id="m", cause=cause, **fields)
 
 
-def rebalance(group="g", at_ms=1):
-    return events.RebalanceStarted(at_ms=at_ms, group_id=group, generation=1, members=1, rebalance_timeout_ms=1)
-
-
-@pytest.mark.parametrize(
-    ("event", "reason"),
-    [
-        (member(events.MemberJoined), "joined"),
-        (member(events.MemberLeft, reason="the consumer is being closed"), "left"),
-        (member(events.MemberLeft, reason="consumer poll timeout has expired."), "polled_late"),
-        (member(events.MemberEvicted, reason="no heartbeat for 10000 ms"), "timed_out"),
-        (member(events.MemberEvicted, reason="did not sync before the rebalance timeout"), "did_not_sync"),
-        (member(events.MemberRejoined, reason="leader m rejoins in Stable; client reason: x"), "leader_rejoined"),
-        (member(events.MemberRejoined, reason="member m changed its metadata in Stable"), "metadata_changed"),
-        (member(events.MemberRejoined, reason="leader m; client reason: need to revoke partitions"), "handed_over"),
-        (member(events.MemberJoined, at_ms=0), "other"),
-    ],
-)
-def test_a_rebalance_is_counted_with_what_set_it_off(event, reason):
+@pytest.mark.parametrize("kind", CauseKind)
+def test_a_rebalance_is_counted_with_the_kind_of_what_set_it_off(kind):
     counters = GroupCounters()
-    counters.observe(event)
-    counters.observe(rebalance())
-    assert counters.by_group["g"].rebalances == {reason: 1}
+    counters.observe(
+        events.RebalanceStarted(
+            at_ms=1, group_id="g", generation=1, members=1, rebalance_timeout_ms=1, cause=Cause(kind)
+        )
+    )
+    counters.observe(member(events.MemberEvicted, cause=Cause(kind)))
+    counters.observe(member(events.SyncRefused, cause=Cause(kind), error="X"))
+    assert counters.by_group["g"].rebalances == {kind.value: 1}
+    assert counters.by_group["g"].evictions == {kind.value: 1}
+    assert counters.by_group["g"].refusals == {("X", kind.value): 1}
 
 
-def test_a_failed_store_sets_off_the_next_rebalance():
+def test_what_members_say_is_counted_and_changes_no_kind():
     counters = GroupCounters()
-    counters.observe(events.RebalanceFailed(at_ms=5, group_id="g", generation=1, error="X", duration_ms=1))
-    counters.observe(rebalance(at_ms=5))
-    assert counters.by_group["g"].rebalances == {"store_failed": 1}
+    for said in ("consumer poll timeout has expired.", "no consumer poll timeout has expired", "no heartbeat for 5 ms"):
+        counters.observe(member(events.MemberLeft, cause=Cause(CauseKind.LEFT, said=said)))
+    counted = counters.by_group["g"]
+    assert (counted.leaves, counted.poll_timeouts) == (3, 1)
 
 
 def test_groups_beyond_the_limit_are_counted_together():
@@ -187,21 +179,20 @@ def test_latencies_fall_into_buckets_of_milliseconds():
 def test_a_line_has_who_what_and_why_and_no_control_characters():
     event = events.MemberEvicted(
         at_ms=1, group_id="shop\n", generation=7, member_id="c-1", client_id="carol", client_host="/127.0.0.1",
-        reason="no heartbeat for 10000 ms",
+        cause=Cause(CauseKind.TIMED_OUT, timeout_ms=10_000),
     )  # fmt: skip
-    line = event_log.EventLines().line(event)
+    line = event_log.line(event)
     assert line == "group shop\\n: carol (c-1, 127.0.0.1) evicted: no heartbeat for 10000 ms [generation 7]"
 
 
 def test_the_end_of_a_rebalance_has_the_reason_of_its_beginning():
-    lines = event_log.EventLines()
-    began = events.RebalanceStarted(
-        at_ms=1, group_id="g", generation=1, members=2, rebalance_timeout_ms=1, reason="new member b"
-    )
+    cause = Cause(CauseKind.JOINED, (Who("b"),))
+    began = events.RebalanceStarted(at_ms=1, group_id="g", generation=1, members=2, rebalance_timeout_ms=1, cause=cause)
     done = events.RebalanceCompleted(
-        at_ms=2, group_id="g", generation=2, protocol="range", leader_id="a", members=2, duration_ms=1
+        at_ms=2, group_id="g", generation=2, protocol="range", leader_id="a", members=2, duration_ms=1, cause=cause
     )
-    assert lines.line(began).endswith("rebalance of 2 members began: new member b [generation 1]")
+    why = "new member b; client reason: not provided"
+    assert event_log.line(began).endswith(f"rebalance of 2 members began: {why} [generation 1]")
     assert (
-        lines.line(done) == "group g: rebalance done after 1 ms, 2 members, range, a leads: new member b [generation 2]"
+        event_log.line(done) == f"group g: rebalance done after 1 ms, 2 members, range, a leads: {why} [generation 2]"
     )

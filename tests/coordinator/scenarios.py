@@ -301,7 +301,7 @@ class Player:
     def do_story(self, plain: list[str], options: dict[str, str]) -> None:
         for event in self._world.coordinator.story(plain[0] if plain else "g"):
             details = event.to_dict()
-            for dull in ("group_id", "client_host", "client_id"):
+            for dull in ("group_id", "client_host", "client_id", "cause"):
                 details.pop(dull, None)
             details["at_ms"] -= 1_000_000
             self.out.append(" ".join(str(v) if k == "type" else f"{k}={v}" for k, v in details.items()))

@@ -4,20 +4,24 @@ import json
 
 from coordinator.world import World
 from kohort.coordinator import events
+from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.events import STORY_LENGTH, MemberEvicted, OffsetsRemoved, Story
 from kohort.protocol import messages
 
 
 def test_an_event_as_json() -> None:
+    who = Who("m", None, "c", "/h")
+    cause = Cause(CauseKind.TIMED_OUT, (who,), timeout_ms=10_000)
     event = MemberEvicted(
-        at_ms=5, group_id="g", generation=2, reason="no heartbeat", member_id="m", client_id="c", client_host="/h"
+        at_ms=5, group_id="g", generation=2, cause=cause, member_id="m", client_id="c", client_host="/h"
     )
     assert json.loads(json.dumps(event.to_dict())) == {
         "type": "MemberEvicted",
         "at_ms": 5,
         "group_id": "g",
         "generation": 2,
-        "reason": "no heartbeat",
+        "cause": {"kind": "timed_out", "timeout_ms": 10_000},
+        "reason": "no heartbeat for 10000 ms",
         "member_id": "m",
         "client_id": "c",
         "client_host": "/h",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.events import (
     GenerationStarted,
     GroupEvent,
@@ -51,11 +52,11 @@ STORY = rows(
     MemberRejoined(**at(5_800, "one")),
     GenerationStarted(**at(5_850, generation=2), protocol="range", leader_id="one-1", members=2, duration_ms=850),
     completed(5_900, 2, 2, 900),
-    MemberEvicted(**at(20_000, "two", 2), reason="no heartbeat for 6000 ms"),
+    MemberEvicted(**at(20_000, "two", 2), cause=Cause(CauseKind.TIMED_OUT, timeout_ms=6_000)),
     started(20_000),
     MemberRejoined(**at(20_300, "one", 2)),
     completed(20_400, 3, 1, 400),
-    MemberEvicted(**at(21_000, "ghost", 3), reason="did not come back with its member id within the session timeout"),
+    MemberEvicted(**at(21_000, "ghost", 3), cause=Cause(CauseKind.NEVER_CAME_BACK)),
 )
 
 
@@ -70,7 +71,7 @@ def test_rebalances_of_events_have_causes_and_durations():
 
 
 def test_lives_end_as_the_coordinator_saw_it():
-    left = MemberLeft(**at(30_000, "one", 3), reason="the consumer is being closed")
+    left = MemberLeft(**at(30_000, "one", 3), cause=Cause(CauseKind.LEFT, said="the consumer is being closed"))
     newer = {**at(31_000, "static", 3), "instance_id": "s"}
     replaced = MemberReplaced(**{**newer, "member_id": "static-2"}, replaced_member_id="static-1")
     later = [row | {"record_offset": 100 + row["record_offset"]} for row in rows(left, replaced)]

@@ -1,4 +1,4 @@
-"""Group events as log lines: one readable line each, with its reason. What is worth INFO, and the words; no logging."""
+"""Group events as log lines: one readable line each, with its cause. What is worth INFO, and the words; no logging."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from kohort.coordinator import events
 from kohort.coordinator.events import GroupEvent, MemberEvent
+from kohort.coordinator.sentences import why_of_event
 
-MOST_UNDER_WAY = 10_000
-_LEFT_OUT = ("type", "at_ms", "group_id", "generation", "reason")
+_LEFT_OUT = ("type", "at_ms", "group_id", "generation", "cause")
 
 
 def is_news(event: GroupEvent) -> bool:
@@ -17,32 +17,13 @@ def is_news(event: GroupEvent) -> bool:
     return type(event) in _SENTENCES
 
 
-class EventLines:
-    """Remembers why each rebalance under way began, since its end is told with the same reason."""
-
-    def __init__(self) -> None:
-        self._why: dict[str, str] = {}
-
-    def line(self, event: GroupEvent) -> str:
-        """`group shop: carol (carol-5f3e, 127.0.0.1) evicted: no heartbeat for 10000 ms [generation 7]`"""
-        sentence = _SENTENCES.get(type(event))
-        text = sentence(event) if sentence is not None else _plain(event)
-        reason = self._reason(event)
-        because = f": {reason}" if reason else ""
-        return printable(f"group {event.group_id}: {text}{because} [generation {event.generation}]")
-
-    def _reason(self, event: GroupEvent) -> str:
-        kind = type(event)
-        if kind is events.RebalanceCompleted or kind is events.RebalanceFailed:
-            return event.reason or self._why.pop(event.group_id, "")
-        reason = event.reason
-        if isinstance(event, MemberEvent):
-            reason = reason.replace(f": {event.member_id}", "")  # it is in the line already
-        if kind is events.RebalanceStarted:
-            if len(self._why) >= MOST_UNDER_WAY:
-                self._why.clear()
-            self._why[event.group_id] = reason
-        return reason
+def line(event: GroupEvent) -> str:
+    """`group shop: carol (carol-5f3e, 127.0.0.1) evicted: no heartbeat for 10000 ms [generation 7]`"""
+    sentence = _SENTENCES.get(type(event))
+    text = sentence(event) if sentence is not None else _plain(event)
+    reason = why_of_event(event)
+    because = f": {reason}" if reason else ""
+    return printable(f"group {event.group_id}: {text}{because} [generation {event.generation}]")
 
 
 def printable(text: str) -> str:

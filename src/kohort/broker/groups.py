@@ -64,7 +64,6 @@ class GroupService:
         self.coordinator = Coordinator(_coordinator_config(core), CatalogTopics(core.topics), self._new_uuid)
         self._loader = GroupLoader(self.coordinator)
         self._now_ms = 0
-        self._lines = event_log.EventLines()
         self._unpublished: list[GroupEvent] = []  # of this turn, for the topic of events
         self._publishes: bool = core.config["kohort.group.events.topic.enable"]
         self._bodies: dict[int, bytes] = {}  # of shared responses, which live for ever: their ids are their names
@@ -248,7 +247,7 @@ class GroupService:
                 meter.groups.observe(event)
             level = logging.INFO if event_log.is_news(event) else logging.DEBUG
             if logger.isEnabledFor(level):
-                logger.log(level, "%s", self._lines.line(event), extra={"event": event})
+                logger.log(level, "%s", event_log.line(event), extra={"event": event})
 
     # ---- FindCoordinator
 

@@ -6,9 +6,10 @@ Without metrics nobody owns a Meter and nothing is counted. No clock of its own:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kohort.coordinator import events
+from kohort.coordinator.causes import CauseKind, claims_poll_timeout
 from kohort.coordinator.events import GroupEvent
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ SLOTS = 64
 """Latencies by the powers of two of microseconds: slot n counts what took less than 2**n of them."""
 MOST_GROUPS = 200
 OTHER_GROUPS = "(other groups)"
+_Label = TypeVar("_Label", str, tuple[str, str])
 REBALANCE_BUCKETS_MS = (10, 50, 100, 500, 1_000, 5_000, 10_000, 30_000, 60_000, 300_000)
 
 
@@ -65,16 +67,26 @@ class Meter:
 
 
 class OneGroup:
-    """Counters of one group, by reason where there is one."""
+    """Counters of one group, by the kind of the cause where there is one."""
 
-    __slots__ = ("completed", "evictions", "joins", "leaves", "rebalances", "refusals", "standstill_ms")
+    __slots__ = (
+        "completed",
+        "evictions",
+        "joins",
+        "leaves",
+        "poll_timeouts",
+        "rebalances",
+        "refusals",
+        "standstill_ms",
+    )
 
     def __init__(self) -> None:
         self.rebalances: dict[str, int] = {}
         self.evictions: dict[str, int] = {}
-        self.refusals: dict[str, int] = {}
+        self.refusals: dict[tuple[str, str], int] = {}  # by error and kind
         self.joins = 0
         self.leaves = 0
+        self.poll_timeouts = 0
         self.completed = 0
         self.standstill_ms = 0
 
@@ -90,7 +102,6 @@ class GroupCounters:
         self.offsets_committed = 0
         self.offsets_expired = 0
         self.offsets_deleted = 0
-        self._causes: dict[str, tuple[int, str]] = {}
 
     def of(self, group_id: str) -> OneGroup:
         found = self.by_group.get(group_id)
@@ -105,41 +116,25 @@ class GroupCounters:
         if handler is not None:
             handler(self, event)
 
-    def _cause(self, event: GroupEvent, cause: str) -> None:
-        """Kept until the rebalance that it sets off, which begins in the same moment."""
-        if len(self._causes) >= 10 * MOST_GROUPS:
-            self._causes.clear()
-        self._causes[event.group_id] = (event.at_ms, cause)
-
     def _joined(self, event: GroupEvent) -> None:
         self.of(event.group_id).joins += 1
-        self._cause(event, "joined")
-
-    def _rejoined(self, event: GroupEvent) -> None:
-        self._cause(event, _rejoin_cause(event.reason))
-
-    def _replaced(self, event: GroupEvent) -> None:
-        self.of(event.group_id).joins += 1
-        self._cause(event, "replaced")
 
     def _left(self, event: GroupEvent) -> None:
-        self.of(event.group_id).leaves += 1
-        self._cause(event, "polled_late" if "poll timeout" in event.reason.lower() else "left")
+        group = self.of(event.group_id)
+        group.leaves += 1
+        group.poll_timeouts += claims_poll_timeout(event.cause)
 
     def _evicted(self, event: GroupEvent) -> None:
-        cause = eviction_cause(event.reason)
-        _add(self.of(event.group_id).evictions, cause)
-        self._cause(event, cause)
+        _add(self.of(event.group_id).evictions, _kind(event))
 
-    def _refused(self, event: events.JoinRefused) -> None:
-        _add(self.of(event.group_id).refusals, event.error)
+    def _refused(self, event: events.JoinRefused | events.SyncRefused | events.CommitRefused) -> None:
+        _add(self.of(event.group_id).refusals, (event.error, _kind(event)))
 
     def _fenced(self, event: GroupEvent) -> None:
-        _add(self.of(event.group_id).refusals, "FENCED_INSTANCE_ID")
+        _add(self.of(event.group_id).refusals, ("FENCED_INSTANCE_ID", _kind(event)))
 
     def _started(self, event: GroupEvent) -> None:
-        at_ms, cause = self._causes.pop(event.group_id, (None, "other"))
-        _add(self.of(event.group_id).rebalances, cause if at_ms in (event.at_ms, -1) else "other")
+        _add(self.of(event.group_id).rebalances, _kind(event))
 
     def _completed(self, event: events.RebalanceCompleted) -> None:
         group, took_ms = self.of(event.group_id), event.duration_ms
@@ -150,11 +145,8 @@ class GroupCounters:
         slot = sum(took_ms > bound for bound in REBALANCE_BUCKETS_MS)
         self.durations[slot] += 1
 
-    def _failed(self, event: GroupEvent) -> None:
-        self._causes[event.group_id] = (-1, "store_failed")
-
     def _offsets_removed(self, event: events.OffsetsRemoved) -> None:
-        if "expired" in event.reason or "retention" in event.reason:
+        if event.cause is not None and event.cause.kind is CauseKind.RETENTION_OVER:
             self.offsets_expired += event.partitions
         else:
             self.offsets_deleted += event.partitions
@@ -162,42 +154,22 @@ class GroupCounters:
     def _deleted(self, event: GroupEvent) -> None:
         """Its series end with it."""
         self.by_group.pop(event.group_id, None)
-        self._causes.pop(event.group_id, None)
 
     def _loaded(self, event: GroupEvent) -> None:
         self.of(event.group_id)
 
 
-def _add(counts: dict[str, int], name: str) -> None:
+def _add(counts: dict[_Label, int], name: _Label) -> None:
     counts[name] = counts.get(name, 0) + 1
 
 
-def _rejoin_cause(reason: str) -> str:
-    if "changed its metadata" in reason:
-        return "handed_over" if "revoke partitions" in reason else "metadata_changed"
-    return "handed_over" if "revoke partitions" in reason else "leader_rejoined"
+def _kind(event: GroupEvent) -> str:
+    return (CauseKind.UNKNOWN if event.cause is None else event.cause.kind).value
 
-
-def eviction_cause(reason: str) -> str:
-    for part, cause in _EVICTIONS:
-        if part in reason:
-            return cause
-    return "other"
-
-
-_EVICTIONS = (
-    ("no heartbeat", "timed_out"),
-    ("did not rejoin", "did_not_rejoin"),
-    ("did not sync", "did_not_sync"),
-    ("first join", "timed_out_in_first_join"),
-    ("did not come back with its member id", "never_came_back"),
-    ("group.max.size", "over_group_max_size"),
-)
 
 _OBSERVERS = {
     events.MemberJoined: GroupCounters._joined,
-    events.MemberRejoined: GroupCounters._rejoined,
-    events.MemberReplaced: GroupCounters._replaced,
+    events.MemberReplaced: GroupCounters._joined,
     events.MemberLeft: GroupCounters._left,
     events.MemberEvicted: GroupCounters._evicted,
     events.MemberFenced: GroupCounters._fenced,
@@ -206,7 +178,6 @@ _OBSERVERS = {
     events.CommitRefused: GroupCounters._refused,
     events.RebalanceStarted: GroupCounters._started,
     events.RebalanceCompleted: GroupCounters._completed,
-    events.RebalanceFailed: GroupCounters._failed,
     events.OffsetsRemoved: GroupCounters._offsets_removed,
     events.GroupDeleted: GroupCounters._deleted,
     events.GroupLoaded: GroupCounters._loaded,

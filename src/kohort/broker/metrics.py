@@ -82,8 +82,12 @@ LABELLED: dict[str, tuple[str, tuple[str, ...]]] = {
     "kohort_group_standstill_seconds_total": ("Seconds a group spent in rebalances.", ("group",)),
     "kohort_group_evictions_total": ("Members put out, by reason.", ("group", "reason")),
     "kohort_group_joins_total": ("Members that joined.", ("group",)),
-    "kohort_group_leaves_total": ("Members that left by themselves.", ("group",)),
-    "kohort_group_refusals_total": ("Joins, syncs and commits refused, by error.", ("group", "error")),
+    "kohort_group_leaves_total": ("Members that left, or were removed by request.", ("group",)),
+    "kohort_group_poll_timeouts_total": ("Members that left and said that they had not polled in time.", ("group",)),
+    "kohort_group_refusals_total": (
+        "Joins, syncs and commits refused, by error and reason.",
+        ("group", "error", "reason"),
+    ),
     "kohort_group_members": ("Members of a group.", ("group",)),
     "kohort_group_state": ("1 for the state a group is in.", ("group", "state")),
     "kohort_group_generation": ("The generation of a group.", ("group",)),
@@ -188,12 +192,13 @@ def _counts(found: Snapshot, group_id: str, counts: Any) -> None:
         found.add("kohort_group_rebalances_total", (group_id, reason), count)
     for reason, count in counts.evictions.items():
         found.add("kohort_group_evictions_total", (group_id, reason), count)
-    for error, count in counts.refusals.items():
-        found.add("kohort_group_refusals_total", (group_id, error), count)
+    for (error, reason), count in counts.refusals.items():
+        found.add("kohort_group_refusals_total", (group_id, error, reason), count)
     found.add("kohort_group_rebalances_completed_total", (group_id,), counts.completed)
     found.add("kohort_group_standstill_seconds_total", (group_id,), counts.standstill_ms / 1000)
     found.add("kohort_group_joins_total", (group_id,), counts.joins)
     found.add("kohort_group_leaves_total", (group_id,), counts.leaves)
+    found.add("kohort_group_poll_timeouts_total", (group_id,), counts.poll_timeouts)
 
 
 def _present(found: Snapshot, core: Core, group: Any) -> None:

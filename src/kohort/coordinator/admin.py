@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kohort.coordinator import events, expiry
+from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.classic import states
 from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import DEAD, STABLE
@@ -100,18 +101,18 @@ def delete(context: Context, group_ids: Iterable[str]) -> tuple[list[Any], list[
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else states.DELETE_GROUP[group.state]
         answers.append(_Deleted(group_id=group_id, error_code=error))
         if group is not None and not error:
-            tombstones, event = group_tombstones(context, group, "DeleteGroups")
+            tombstones, event = group_tombstones(context, group, CauseKind.DELETED)
             changes += tombstones
             deleted.append(event)
     return answers, changes, deleted
 
 
-def group_tombstones(context: Context, group: Group, reason: str) -> tuple[list[Change], GroupEvent]:
+def group_tombstones(context: Context, group: Group, kind: CauseKind) -> tuple[list[Change], GroupEvent]:
     """Everything that the log knows of the group; the group itself goes when they are replayed."""
     group.deleting = True
     group.join_timer.cancel()
     group.sync_timer.cancel()
     event = events.GroupDeleted(
-        at_ms=context.now_ms, group_id=group.group_id, generation=group.generation, reason=reason
+        at_ms=context.now_ms, group_id=group.group_id, generation=group.generation, cause=Cause(kind)
     )
     return [*expiry.tombstones(group), GroupMetadata(group.group_id, None)], event

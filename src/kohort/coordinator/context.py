@@ -7,13 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kohort.coordinator import events
+from kohort.coordinator import causes, events
+from kohort.coordinator.causes import Cause, Who
 from kohort.coordinator.classic.group import Group, Member
 from kohort.coordinator.classic.states import GroupState
 from kohort.coordinator.effects import Append, Effects, GroupRequest
 from kohort.coordinator.events import GroupEvent
 from kohort.coordinator.records import Change, encode
 from kohort.coordinator.timers import TimerQueue
+from kohort.protocol.errors import ErrorCode
 
 
 @dataclass(slots=True)
@@ -63,17 +65,17 @@ class Context:
     def append(self, partition: int, changes: list[Change], then: Any) -> None:
         self.effects.appends.append(Append(partition, [encode(change) for change in changes], changes, then))
 
-    def transition(self, group: Group, state: GroupState, reason: str) -> None:
+    def transition(self, group: Group, state: GroupState, cause: Cause) -> None:
         group.transition_to(state, self.now_ms)
-        self.state_changed(group, reason)
+        self.state_changed(group, cause)
 
-    def state_changed(self, group: Group, reason: str) -> None:
+    def state_changed(self, group: Group, cause: Cause) -> None:
         self.event(
             group,
             events.StateChanged,
             from_state=group.previous_state.value,
             to_state=group.state.value,
-            reason=reason,
+            cause=cause,
         )
 
     def event(self, group: Group, kind: type[GroupEvent], **fields: Any) -> None:
@@ -81,7 +83,9 @@ class Context:
         group.story.add(happened)
         self.effects.events.append(happened)
 
-    def member_event(self, group: Group, kind: type[events.MemberEvent], member: Member, **fields: Any) -> None:
+    def member_event(
+        self, group: Group, kind: type[events.MemberEvent], member: Who | Member, cause: Cause | None, **fields: Any
+    ) -> None:
         self.event(
             group,
             kind,
@@ -89,9 +93,38 @@ class Context:
             instance_id=member.instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
+            cause=cause,
             **fields,
         )
+
+    def refused(
+        self,
+        group: Group,
+        request: GroupRequest,
+        kind: type[events.JoinRefused | events.SyncRefused | events.CommitRefused],
+        error: ErrorCode,
+        **data: Any,
+    ) -> None:
+        """A request that gets an error; of one that comes under an id which another has taken over, MemberFenced."""
+        who = who_asks(request)
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            return self.fenced(group, request, kind.operation)
+        self.member_event(group, kind, who, causes.refusal(error, who, group.state.value, **data), error=error.name)
+
+    def fenced(self, group: Group, request: GroupRequest, operation: str) -> None:
+        who = who_asks(request)
+        holder = group.members.get(group.static_members.get(who.instance_id or "", ""))
+        cause = causes.refusal(
+            ErrorCode.FENCED_INSTANCE_ID, who, group.state.value, by=None if holder is None else holder.who
+        )
+        self.member_event(group, events.MemberFenced, who, cause, operation=operation)
 
     def reset_heartbeat(self, member: Member, timeout_ms: int | None = None) -> None:
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self.timers.set(member.heartbeat, self.now_ms + timeout_ms)
+
+
+def who_asks(request: GroupRequest) -> Who:
+    """The member that a request names, and the client that sends it."""
+    message = request.message
+    return Who(message.member_id, message.group_instance_id, request.client_id, request.client_host)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kohort.coordinator import admin, events, expiry, offsets
+from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.classic import join, session
 from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import DEAD, EMPTY
@@ -191,7 +192,14 @@ class Coordinator:
             for member in group.members.values():
                 context.reset_heartbeat(member)
             count = sum(map(len, group.offsets.values()))
-            context.event(group, events.GroupLoaded, state=group.state.value, members=len(group.members), offsets=count)
+            context.event(
+                group,
+                events.GroupLoaded,
+                state=group.state.value,
+                members=len(group.members),
+                offsets=count,
+                cause=Cause(CauseKind.LOADED),
+            )
             session.check_capacity(context, group)
         if self._expiry.at_ms is None:
             context.timers.set(self._expiry, now_ms + self.config.offsets_retention_check_interval_ms)
@@ -215,8 +223,9 @@ class Coordinator:
             pending.cancel()
         group.join_timer.cancel()
         group.sync_timer.cancel()
-        context.transition(group, DEAD, "the coordinator has moved")
-        context.event(group, events.GroupUnloaded)
+        moved = Cause(CauseKind.MOVED)
+        context.transition(group, DEAD, moved)
+        context.event(group, events.GroupUnloaded, cause=moved)
         del context.groups[group.group_id]
 
     @property
@@ -394,7 +403,7 @@ class Coordinator:
             if changes or (nothing_left and group.state is EMPTY):
                 expired, deleted = by_partition.setdefault(group.partition, ([], []))
                 if nothing_left and group.state is EMPTY:
-                    changes, event = admin.group_tombstones(context, group, "empty, and no offsets are left")
+                    changes, event = admin.group_tombstones(context, group, CauseKind.EMPTY_AND_EXPIRED)
                     deleted.append(event)
                 expired += changes
         for partition, (expired, deleted) in by_partition.items():

@@ -1,4 +1,4 @@
-"""What happened to a group, when and why: typed, JSON-able, kept in a bounded ring per group.
+"""What happened to a group, when and why: typed, JSON-able both ways, kept in a bounded ring per group.
 
 `Story` is the ring, `Coordinator.story(group_id)` returns it; Effects carry each new event to the broker, which logs
 it, counts it and may produce it to `__kohort_group_events`. Nothing here decides anything.
@@ -7,7 +7,9 @@ it, counts it and may produce it to `__kohort_group_events`. Nothing here decide
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
+
+from kohort.coordinator.causes import Cause, Who
 
 EVENTS_TOPIC = "__kohort_group_events"
 STORY_LENGTH = 64
@@ -20,20 +22,37 @@ class GroupEvent:
     at_ms: int
     group_id: str
     generation: int
-    reason: str = ""
+    cause: Cause | None = None
 
     @property
     def type(self) -> str:
         return type(self).__name__
+
+    @property
+    def reason(self) -> str:
+        from kohort.coordinator import sentences
+
+        quiet = GenerationStarted | RebalanceCompleted | RebalanceFailed | JoinRefused | SyncRefused | MemberFenced
+        if isinstance(self, quiet | GroupLoaded | GroupUnloaded):
+            return ""
+        return sentences.why_of_event(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `type` first, empty fields left out."""
         plain: dict[str, Any] = {"type": self.type}
         for name in _field_names(type(self)):
             value = getattr(self, name)
-            if value is not None and value != "":
-                plain[name] = list(value) if isinstance(value, tuple) else value
+            if value is None or value == "":
+                continue
+            if isinstance(value, Cause):
+                value = self._plain_cause(value)
+            plain[name] = list(value) if isinstance(value, tuple) else value
+            if name == "cause" and self.reason:
+                plain["reason"] = self.reason
         return plain
+
+    def _plain_cause(self, cause: Cause) -> dict[str, Any]:
+        return cause.to_dict()
 
 
 @cache
@@ -88,6 +107,17 @@ class MemberEvent(GroupEvent):
     client_id: str = ""
     client_host: str = ""
 
+    @property
+    def who(self) -> Who:
+        return Who(self.member_id, self.instance_id, self.client_id, self.client_host)
+
+    def _plain_cause(self, cause: Cause) -> dict[str, Any]:
+        """The event says already whom it is about."""
+        plain = cause.to_dict()
+        if cause.members == (self.who,):
+            del plain["members"]
+        return plain
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class MemberIdAssigned(MemberEvent):
@@ -135,16 +165,19 @@ class LeaderElected(MemberEvent):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JoinRefused(MemberEvent):
+    operation: ClassVar[str] = "JoinGroup"
     error: str
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SyncRefused(MemberEvent):
+    operation: ClassVar[str] = "SyncGroup"
     error: str
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CommitRefused(MemberEvent):
+    operation: ClassVar[str] = "OffsetCommit"
     error: str
 
 

@@ -1,6 +1,7 @@
 """How offsets end by themselves: by age (KIP-211), with their topic, with their group. Makes tombstones."""
 
 from kohort.coordinator import events
+from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import EMPTY, STABLE
 from kohort.coordinator.context import Context
@@ -28,7 +29,7 @@ def of_deleted_topics(context: Context, group: Group, deleted: dict[str, bytes])
         for index, value in group.offsets.get(topic, {}).items()
         if value.topic_id in (ZERO_UUID, topic_id)
     ]
-    removed(context, group, changes, "the topic was deleted")
+    removed(context, group, changes, CauseKind.TOPIC_DELETED)
     return changes
 
 
@@ -67,11 +68,12 @@ def expired(context: Context, group: Group) -> tuple[list[Change], bool]:
                 changes.append(OffsetCommit(group.group_id, topic, index, None))
             else:
                 kept = True
-    removed(context, group, changes, "offsets.retention.minutes is over")
+    removed(context, group, changes, CauseKind.RETENTION_OVER)
     return changes, not kept and not group.open_transactions
 
 
-def removed(context: Context, group: Group, changes: list[Change], reason: str) -> None:
+def removed(context: Context, group: Group, changes: list[Change], kind: CauseKind) -> None:
     if changes:
         topics = tuple(dict.fromkeys(change.topic for change in changes if isinstance(change, OffsetCommit)))
-        context.event(group, events.OffsetsRemoved, topics=topics, partitions=len(changes), reason=reason)
+        cause = Cause(kind, count=len(changes))
+        context.event(group, events.OffsetsRemoved, topics=topics, partitions=len(changes), cause=cause)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kohort.coordinator import events
+from kohort.coordinator.causes import CauseKind
 from kohort.coordinator.classic import states
 from kohort.coordinator.classic.group import Group
 from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY
@@ -149,19 +150,8 @@ def commit_error(context: Context, request: GroupRequest, group: Group | None) -
 def _commit_refused(context: Context, request: GroupRequest, error: ErrorCode) -> None:
     message = request.message
     group = context.groups.get(message.group_id)
-    if group is None:
-        return
-    who: dict[str, Any] = {
-        "member_id": message.member_id,
-        "instance_id": message.group_instance_id,
-        "client_id": request.client_id,
-        "client_host": request.client_host,
-    }
-    if error is ErrorCode.FENCED_INSTANCE_ID:
-        context.event(group, events.MemberFenced, **who, operation="OffsetCommit")
-    else:
-        reason = f"generation {message.generation_id_or_member_epoch} in {group.state.value}"
-        context.event(group, events.CommitRefused, **who, error=error.name, reason=reason)
+    if group is not None:
+        context.refused(group, request, events.CommitRefused, error, generation=message.generation_id_or_member_epoch)
 
 
 _Refused = set[tuple[str, int]]  # partitions whose metadata is too long
@@ -393,7 +383,7 @@ def delete(context: Context, request: GroupRequest, partition: int) -> None:
     response = OffsetDeleteResponse(topics=_merge(refused, answered))
     if not changes:
         return context.reply(request, response)
-    removed(context, group, changes, "OffsetDelete")
+    removed(context, group, changes, CauseKind.OFFSETS_DELETED)
     context.append(partition, changes, ReplyStored(request, response))
 
 

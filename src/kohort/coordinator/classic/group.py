@@ -9,6 +9,7 @@ from struct import unpack_from
 from sys import intern
 from typing import Any
 
+from kohort.coordinator.causes import Cause, Who
 from kohort.coordinator.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -87,6 +88,10 @@ class Member:
         """Waiting for us is being alive, except for a new member, whose client may be gone without our knowing."""
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
+    @property
+    def who(self) -> Who:
+        return Who(self.member_id, self.instance_id, self.client_id, self.client_host)
+
     def metadata(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:
             if name == protocol:
@@ -136,6 +141,7 @@ UNDER_WAY = (
     "initial_delay_ms",
     "initial_remaining_ms",
     "rebalance_started_ms",
+    "rebalance_cause",
     "deleting",
     "story",
 )
@@ -172,6 +178,7 @@ class Group:
         self.initial_delay_ms = 0
         self.initial_remaining_ms = 0
         self.rebalance_started_ms: int | None = None
+        self.rebalance_cause: Cause | None = None
         self.deleting = False  # its tombstone is on the way to the log
         self.story = Story()
 

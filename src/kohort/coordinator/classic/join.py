@@ -4,10 +4,10 @@ Kafka parks a join in a purgatory; here it is parked in its member, and the grou
 delayed operation. `try_complete_join` is tryComplete, `complete_join` onComplete, `on_join_timer` onExpiration.
 """
 
-from sys import intern
 from typing import Any
 
-from kohort.coordinator import events
+from kohort.coordinator import causes, events
+from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.classic import states
 from kohort.coordinator.classic.group import UNKNOWN_MEMBER_ID, Group, Member, Protocols, protocols_of
 from kohort.coordinator.classic.states import (
@@ -20,12 +20,12 @@ from kohort.coordinator.classic.states import (
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import GroupCreated, GroupEmptied, GroupRequest, StaticMemberStored
 from kohort.coordinator.records import GroupMetadata, StoredGroup
+from kohort.coordinator.subscriptions import gave_back
 from kohort.coordinator.timers import Deadline, TimerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
 
 NONE = ErrorCode.NONE
-NOT_PROVIDED = "not provided"
 
 
 # ---- the request
@@ -71,10 +71,12 @@ def _turn_away(context: Context, group: Group, request: GroupRequest) -> None:
     if member is not None:
         answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member.member_id)
-        context.member_event(group, events.MemberEvicted, member, reason="the group is over group.max.size")
+        cause = Cause(CauseKind.OVER_MAX_SIZE, (member.who,), limit=context.config.group_max_size)
+        context.member_event(group, events.MemberEvicted, member, cause)
     else:
         group.remove(request.message.member_id)
-    refuse(context, group, request, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+    size, limit = len(group.members), context.config.group_max_size
+    refuse(context, group, request, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, count=size, limit=limit)
 
 
 def _store_new_group(context: Context, group: Group) -> None:
@@ -130,12 +132,12 @@ def _join_existing(context: Context, group: Group, request: GroupRequest) -> Non
         return refuse(context, group, request, error, member_id)
     member = group.members[member_id]
     if group.state is PREPARING_REBALANCE:
-        _rejoin(context, group, request, member, protocols, f"member {member_id} rejoins")
+        _rejoin(context, group, request, member, protocols, CauseKind.REJOINED)
     elif group.state is STABLE and group.leader_id == member_id:
         # It sees what the metadata of the members does not show, such as a topic that has grown.
-        _rejoin(context, group, request, member, protocols, f"leader {member_id} rejoins")
+        _rejoin(context, group, request, member, protocols, CauseKind.LEADER_REJOINED)
     elif member.protocols != protocols:
-        _rejoin(context, group, request, member, protocols, f"member {member_id} changed its metadata")
+        _rejoin(context, group, request, member, protocols, CauseKind.METADATA_CHANGED)
     else:
         # It lost our answer, or has nothing new to say: the generation stands as it is.
         leads = group.state is COMPLETING_REBALANCE and group.leader_id == member_id
@@ -143,13 +145,20 @@ def _join_existing(context: Context, group: Group, request: GroupRequest) -> Non
 
 
 def _rejoin(
-    context: Context, group: Group, request: GroupRequest, member: Member, protocols: Protocols, why: str
+    context: Context, group: Group, request: GroupRequest, member: Member, protocols: Protocols, kind: CauseKind
 ) -> None:
-    reason = f"{why} in {group.state.value}; client reason: {request.message.reason or NOT_PROVIDED}"
-    context.member_event(group, events.MemberRejoined, member, reason=reason)
+    if kind is not CauseKind.REJOINED and group.uses_consumer_protocol and _hands_over(group, member, protocols):
+        kind = CauseKind.HANDED_OVER
+    cause = Cause(kind, (member.who,), said=causes.said(request.message.reason), state=group.state.value)
+    context.member_event(group, events.MemberRejoined, member, cause)
     group.update(member, protocols, request.message.rebalance_timeout_ms, request.message.session_timeout_ms)
     park_join(context, group, member, request)
-    rebalance_or_complete_join(context, group, reason)
+    rebalance_or_complete_join(context, group, cause)
+
+
+def _hands_over(group: Group, member: Member, protocols: Protocols) -> bool:
+    before, now = dict(member.protocols).get(group.protocol or ""), dict(protocols).get(group.protocol or "")
+    return before is not None and now is not None and before != now and gave_back(before, now)
 
 
 def _add_member(context: Context, group: Group, request: GroupRequest, protocols: Protocols, member_id: str) -> None:
@@ -171,9 +180,9 @@ def _add_member(context: Context, group: Group, request: GroupRequest, protocols
     group.add(member, request, message.protocol_type)
     # Its client cannot send heartbeats yet and may be gone without our knowing, so the wait itself has a limit.
     context.reset_heartbeat(member, context.config.new_member_join_timeout_ms)
-    reason = f"new member {member_id}; client reason: {message.reason or NOT_PROVIDED}"
-    context.member_event(group, events.MemberJoined, member, reason=message.reason or NOT_PROVIDED)
-    rebalance_or_complete_join(context, group, reason)
+    cause = Cause(CauseKind.JOINED, (member.who,), said=causes.said(message.reason))
+    context.member_event(group, events.MemberJoined, member, cause)
+    rebalance_or_complete_join(context, group, cause)
 
 
 # ---- static members (KIP-345)
@@ -201,14 +210,14 @@ def _replace_static(
     context.reset_heartbeat(member)
     group.update(member, protocols, message.rebalance_timeout_ms, message.session_timeout_ms)
     park_join(context, group, member, request)
-    why = f"static member {message.group_instance_id} came back; client reason: {message.reason or NOT_PROVIDED}"
-    context.member_event(group, events.MemberReplaced, member, replaced_member_id=old_id, reason=why)
+    cause = Cause(CauseKind.REPLACED, (member.who,), said=causes.said(message.reason))
+    context.member_event(group, events.MemberReplaced, member, cause, replaced_member_id=old_id)
     if group.state is STABLE and group.select_protocol() == group.protocol:
         assignment = {m.member_id: m.assignment for m in group.members.values()}
         context.append(group.partition, [GroupMetadata(group.group_id, group.to_stored(assignment))], then)
     elif group.state is STABLE or group.state is COMPLETING_REBALANCE:
         # Either the vote changes, or the leader may have been told the old id already.
-        prepare_rebalance(context, group, why)
+        prepare_rebalance(context, group, cause)
     else:
         try_complete_join(context, group)
 
@@ -240,29 +249,29 @@ def static_member_stored(context: Context, then: StaticMemberStored, error: Erro
 # ---- the join phase
 
 
-def rebalance_or_complete_join(context: Context, group: Group, reason: str) -> None:
+def rebalance_or_complete_join(context: Context, group: Group, cause: Cause) -> None:
     if group.can_rebalance:
-        prepare_rebalance(context, group, reason)
+        prepare_rebalance(context, group, cause)
     else:
         try_complete_join(context, group)
 
 
-def prepare_rebalance(context: Context, group: Group, reason: str) -> None:
+def prepare_rebalance(context: Context, group: Group, cause: Cause) -> None:
     if group.state is COMPLETING_REBALANCE:
         reset_assignment(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
     group.sync_timer.cancel()
     if group.rebalance_started_ms is None:
-        group.rebalance_started_ms = context.now_ms
+        group.rebalance_started_ms, group.rebalance_cause = context.now_ms, cause
     initial = group.state is EMPTY
     context.event(
         group,
         events.RebalanceStarted,
         members=len(group.members),
         rebalance_timeout_ms=group.rebalance_timeout_ms,
-        reason=reason,
+        cause=cause,
     )
-    context.transition(group, PREPARING_REBALANCE, reason)
+    context.transition(group, PREPARING_REBALANCE, cause)
     if initial:
         _start_initial_delayed_join(context, group)
     elif group.has_all_members_joined:
@@ -303,21 +312,24 @@ def try_complete_join(context: Context, group: Group) -> None:
 
 def complete_join(context: Context, group: Group) -> None:
     group.join_timer.cancel()
-    for member in [m for m in group.members.values() if m.parked_join is None and m.instance_id is None]:
-        group.remove(member.member_id)
-        context.member_event(group, events.MemberEvicted, member, reason="did not rejoin before the rebalance timeout")
+    if missing := [m for m in group.members.values() if m.parked_join is None and m.instance_id is None]:
+        timeout_ms = group.rebalance_timeout_ms
+        for member in missing:
+            group.remove(member.member_id)
+            cause = Cause(CauseKind.DID_NOT_REJOIN, (member.who,), timeout_ms=timeout_ms)
+            context.member_event(group, events.MemberEvicted, member, cause)
     leader_id = group.leader_id
     if not group.elect_joined_leader() and group.members:
         # Only static members are left and none of them came: their sessions decide, and we look again later.
         return _start_delayed_join(context, group)
     if group.leader_id is not None and group.leader_id != leader_id:
         leader = group.members[group.leader_id]
-        context.member_event(group, events.LeaderElected, leader, reason=f"leader {leader_id} did not rejoin in time")
+        context.member_event(group, events.LeaderElected, leader, Cause(CauseKind.LEADER_LATE, (Who(leader_id or ""),)))
     group.new_member_added = False
     group.next_generation(context.now_ms)
     if group.state is EMPTY:
         return _store_empty_group(context, group)
-    context.state_changed(group, intern(f"{len(group.members)} members joined"))
+    context.state_changed(group, Cause(CauseKind.MEMBERS_JOINED, count=len(group.members)))
     context.event(
         group,
         events.GenerationStarted,
@@ -325,6 +337,7 @@ def complete_join(context: Context, group: Group) -> None:
         leader_id=group.leader_id or "",
         members=len(group.members),
         duration_ms=rebalance_duration(context, group),
+        cause=group.rebalance_cause,
     )
     _answer_joins(context, group)
 
@@ -343,8 +356,8 @@ def _answer_joins(context: Context, group: Group) -> None:
 
 
 def _store_empty_group(context: Context, group: Group) -> None:
-    context.state_changed(group, "all members have left")
-    group.rebalance_started_ms = None
+    context.state_changed(group, Cause(CauseKind.ALL_LEFT))
+    group.rebalance_started_ms = group.rebalance_cause = None
     stored = group.to_stored({})
     context.append(
         group.partition, [GroupMetadata(group.group_id, stored)], GroupEmptied(group.group_id, group.generation)
@@ -365,7 +378,7 @@ def group_created(context: Context, then: GroupCreated, error: ErrorCode) -> Non
         group.remove(member_id)
     group.join_timer.cancel()
     group.sync_timer.cancel()
-    context.transition(group, DEAD, f"its first record could not be stored: {error.name}")
+    context.transition(group, DEAD, Cause(CauseKind.GROUP_NOT_STORED, error=error.name))
     if not group.offsets:
         del context.groups[then.group_id]
 
@@ -413,19 +426,11 @@ def reset_assignment(context: Context, group: Group, error: ErrorCode) -> None:
 # ---- responses
 
 
-def refuse(context: Context, group: Group | None, request: GroupRequest, error: ErrorCode, member_id: str) -> None:
+def refuse(
+    context: Context, group: Group | None, request: GroupRequest, error: ErrorCode, member_id: str, **data: Any
+) -> None:
     if group is not None:
-        message = request.message
-        fields: dict[str, Any] = {
-            "member_id": message.member_id,
-            "instance_id": message.group_instance_id,
-            "client_id": request.client_id,
-            "client_host": request.client_host,
-        }
-        if error is ErrorCode.FENCED_INSTANCE_ID:
-            context.event(group, events.MemberFenced, **fields, operation="JoinGroup")
-        else:
-            context.event(group, events.JoinRefused, **fields, error=error.name)
+        context.refused(group, request, events.JoinRefused, error, **data)
     context.reply(request, join_response(request, error, member_id))
 
 

@@ -6,11 +6,11 @@ only heartbeats, commits and the end of a join or sync that was parked do.
 
 from typing import Any
 
-from kohort.coordinator import events
+from kohort.coordinator import causes, events
+from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.classic import states
-from kohort.coordinator.classic.group import UNKNOWN_MEMBER_ID, Group
+from kohort.coordinator.classic.group import UNKNOWN_MEMBER_ID, Group, Member
 from kohort.coordinator.classic.join import (
-    NOT_PROVIDED,
     answer_parked,
     complete_join,
     prepare_rebalance,
@@ -69,18 +69,8 @@ def sync_error(group: Group, message: Any) -> ErrorCode:
 
 
 def _refuse_sync(context: Context, group: Group, request: GroupRequest, error: ErrorCode) -> None:
-    message = request.message
     if error is not ErrorCode.REBALANCE_IN_PROGRESS:
-        fenced = error is ErrorCode.FENCED_INSTANCE_ID
-        context.event(
-            group,
-            events.MemberFenced if fenced else events.SyncRefused,
-            member_id=message.member_id,
-            instance_id=message.group_instance_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
-            **({"operation": "SyncGroup"} if fenced else {"error": error.name}),
-        )
+        context.refused(group, request, events.SyncRefused, error, generation=request.message.generation_id)
     context.reply(request, SyncGroupResponse(error_code=error))
 
 
@@ -115,9 +105,12 @@ def sync_stored(context: Context, then: SyncStored, error: ErrorCode) -> None:
     if group is None or group.state is not COMPLETING_REBALANCE or group.generation != then.generation:
         return  # a new rebalance began while the record was on its way
     if error:
-        context.event(group, events.RebalanceFailed, error=error.name, duration_ms=rebalance_duration(context, group))
+        leader = group.members[then.leader_id].who if then.leader_id in group.members else Who(then.leader_id)
+        cause = Cause(CauseKind.STORE_FAILED, (leader,), error=error.name)
+        took_ms = rebalance_duration(context, group)
+        context.event(group, events.RebalanceFailed, error=error.name, duration_ms=took_ms, cause=cause)
         reset_assignment(context, group, error)
-        prepare_rebalance(context, group, f"the assignment of {then.leader_id} could not be stored: {error.name}")
+        prepare_rebalance(context, group, cause)
         return
     assert group.stored is not None and group.stored.generation == group.generation, group
     for stored in group.stored.members:
@@ -127,7 +120,7 @@ def sync_stored(context: Context, then: SyncStored, error: ErrorCode) -> None:
             context.reply(member.parked_sync, assignment_response(group, member.assignment))
             member.parked_sync = None
             context.reset_heartbeat(member)
-    context.transition(group, STABLE, f"assignment of leader {then.leader_id} stored")
+    context.transition(group, STABLE, Cause(CauseKind.ASSIGNMENT_STORED, (Who(then.leader_id),)))
     context.event(
         group,
         events.RebalanceCompleted,
@@ -135,8 +128,9 @@ def sync_stored(context: Context, then: SyncStored, error: ErrorCode) -> None:
         leader_id=then.leader_id,
         members=len(group.members),
         duration_ms=rebalance_duration(context, group),
+        cause=group.rebalance_cause,
     )
-    group.rebalance_started_ms = None
+    group.rebalance_started_ms = group.rebalance_cause = None
 
 
 def assignment_response(group: Group, assignment: bytes) -> SyncGroupResponse:
@@ -177,15 +171,7 @@ def _heartbeat_error(context: Context, group: Group, request: GroupRequest) -> E
         return states.HEARTBEAT[DEAD]
     if error := group.member_error(message.member_id, message.group_instance_id):
         if error is ErrorCode.FENCED_INSTANCE_ID:
-            context.event(
-                group,
-                events.MemberFenced,
-                member_id=message.member_id,
-                instance_id=message.group_instance_id,
-                client_id=request.client_id,
-                client_host=request.client_host,
-                operation="Heartbeat",
-            )
+            context.fenced(group, request, "Heartbeat")
         return error
     if message.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
@@ -205,16 +191,15 @@ def leave(context: Context, request: GroupRequest) -> None:
     if group is not None and (error := states.LEAVE[group.state]):
         context.reply(request, LeaveGroupResponse(error_code=error))
         return
-    answers, left = [], []
+    answers: list[Any] = []
+    left: list[Cause] = []
     for who in leaving:
-        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(context, group, who)
+        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(context, group, request, who, left)
         answers.append(
             LeaveGroupResponse.MemberResponse(
                 member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=error
             )
         )
-        if not error:
-            left.append(who.member_id or who.group_instance_id)
     if request.version >= 3:
         response = LeaveGroupResponse(members=answers)
     else:
@@ -223,11 +208,12 @@ def leave(context: Context, request: GroupRequest) -> None:
         context.reply(request, response)
 
 
-def _rebalance_without(context: Context, group: Group, left: list[str], request: GroupRequest, response: Any) -> bool:
+def _rebalance_without(context: Context, group: Group, left: list[Cause], request: GroupRequest, response: Any) -> bool:
     """Whether the group is empty now, and the answer waits for the record that says so."""
     appended = len(context.effects.appends)
     if group.state is STABLE or group.state is COMPLETING_REBALANCE:
-        prepare_rebalance(context, group, f"LeaveGroup of {', '.join(left)}")
+        members = tuple(who for cause in left for who in cause.members)
+        prepare_rebalance(context, group, left[0]._replace(members=members))
     else:
         try_complete_join(context, group)
     if len(context.effects.appends) == appended:
@@ -243,7 +229,8 @@ def group_emptied(context: Context, then: GroupEmptied, error: ErrorCode) -> Non
         context.reply(then.request, LeaveGroupResponse(error_code=error) if error else then.response)
 
 
-def _leave_one(context: Context, group: Group, who: Any) -> ErrorCode:
+def _leave_one(context: Context, group: Group, request: GroupRequest, who: Any, left: list[Cause]) -> ErrorCode:
+    """Adds to `left` why the member is gone."""
     member_id = who.member_id
     if member_id == UNKNOWN_MEMBER_ID:
         # An administrator removes a static member by its instance id alone.
@@ -252,15 +239,27 @@ def _leave_one(context: Context, group: Group, who: Any) -> ErrorCode:
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_members:
         group.remove(member_id)
-        context.event(group, events.MemberLeft, member_id=member_id, reason=who.reason or NOT_PROVIDED)
+        pending = Who(member_id)
+        left.append(Cause(CauseKind.LEFT, (pending,), said=causes.said(who.reason)))
+        context.member_event(group, events.MemberLeft, pending, left[-1])
         return NONE
     elif error := group.member_error(member_id, who.group_instance_id):
         return error
     member = group.members[member_id]
     answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member_id)
-    context.member_event(group, events.MemberLeft, member, reason=who.reason or NOT_PROVIDED)
+    left.append(_why_it_left(member, request, who))
+    context.member_event(group, events.MemberLeft, member, left[-1])
     return NONE
+
+
+def _why_it_left(member: Member, request: GroupRequest, who: Any) -> Cause:
+    """A member leaves under its own client id and with its member id; whoever else asks removes it."""
+    said = causes.said(who.reason)
+    if who.member_id != UNKNOWN_MEMBER_ID and request.client_id == member.client_id:
+        return Cause(CauseKind.LEFT, (member.who,), said=said)
+    asker = Who("", None, request.client_id, request.client_host)
+    return Cause(CauseKind.REMOVED, (member.who,), by=asker, said=said)
 
 
 # ---- expiry
@@ -272,24 +271,24 @@ def on_heartbeat_expired(context: Context, group: Group, member_id: str) -> None
         return
     if member_id in group.pending_members:
         group.remove(member_id)
-        context.event(
-            group,
-            events.MemberEvicted,
-            member_id=member_id,
-            reason="did not come back with its member id within the session timeout",
-        )
+        pending = Who(member_id)
+        context.member_event(group, events.MemberEvicted, pending, Cause(CauseKind.NEVER_CAME_BACK, (pending,)))
         if group.state is PREPARING_REBALANCE and group.has_all_members_joined:
             complete_join(context, group)
         return
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat:
         return
-    why = "waited too long in its first join" if member.is_new else f"no heartbeat for {member.session_timeout_ms} ms"
+    if member.is_new:
+        limit_ms = context.config.new_member_join_timeout_ms
+        cause = Cause(CauseKind.TIMED_OUT_IN_FIRST_JOIN, (member.who,), timeout_ms=limit_ms)
+    else:
+        cause = Cause(CauseKind.TIMED_OUT, (member.who,), timeout_ms=member.session_timeout_ms)
     answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member_id)
-    context.member_event(group, events.MemberEvicted, member, reason=why)
+    context.member_event(group, events.MemberEvicted, member, cause)
     if group.state is STABLE or group.state is COMPLETING_REBALANCE:
-        rebalance_or_complete_join(context, group, f"member {member_id}: {why}")
+        rebalance_or_complete_join(context, group, cause)
     elif group.state is PREPARING_REBALANCE and group.has_all_members_joined:
         complete_join(context, group)
 
@@ -298,16 +297,19 @@ def on_sync_timer(context: Context, group: Group) -> None:
     """DelayedSync.onExpiration: whoever joined and then did not sync is out, the leader too."""
     if not group.pending_syncs or group.state not in (COMPLETING_REBALANCE, STABLE):
         return
-    missing = [member_id for member_id in group.members if member_id in group.pending_syncs]
-    for member_id in missing:
-        member = group.members[member_id]
+    missing = [member for member_id, member in group.members.items() if member_id in group.pending_syncs]
+    timeout_ms = group.rebalance_timeout_ms
+    for member in missing:
         answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
-        group.remove(member_id)
-        context.member_event(group, events.MemberEvicted, member, reason="did not sync before the rebalance timeout")
-    prepare_rebalance(context, group, f"no SyncGroup from {', '.join(missing)}")
+        group.remove(member.member_id)
+        cause = Cause(CauseKind.DID_NOT_SYNC, (member.who,), timeout_ms=timeout_ms)
+        context.member_event(group, events.MemberEvicted, member, cause)
+    everybody = tuple(member.who for member in missing)
+    prepare_rebalance(context, group, Cause(CauseKind.DID_NOT_SYNC, everybody, timeout_ms=timeout_ms))
 
 
 def check_capacity(context: Context, group: Group) -> None:
     """A group read back with more members than group.max.size allows today rebalances, and turns the last ones away."""
-    if len(group.members) > context.config.group_max_size:
-        prepare_rebalance(context, group, f"{len(group.members)} members are over group.max.size")
+    size, limit = len(group.members), context.config.group_max_size
+    if size > limit:
+        prepare_rebalance(context, group, Cause(CauseKind.OVER_MAX_SIZE, count=size, limit=limit))

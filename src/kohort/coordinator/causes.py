@@ -1,0 +1,203 @@
+"""Why something happened to a group, as a value: its kind, who it was, and the numbers. No words, and no decisions.
+
+A kind is chosen from what the coordinator saw, never from what a client wrote: client ids, member ids and the reasons
+that members give (KIP-800) are data, kept as they came. What a cause reads like is made from it in one place,
+insight/sentences.py; logs, events, metrics, `explain` and the history all use the kind's value as its name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kohort.protocol.errors import ErrorCode
+
+MOST_SAID = 255
+"""KIP-800: clients cut their reasons here; a broker should not keep more for those that do not."""
+
+
+class CauseKind(Enum):
+    """The value is the name in events, metrics and tables."""
+
+    # a member comes
+    JOINED = "joined"
+    REJOINED = "rejoined"  # in a rebalance that others began
+    LEADER_REJOINED = "leader_rejoined"
+    METADATA_CHANGED = "metadata_changed"
+    HANDED_OVER = "handed_over"  # cooperative: it owns less than when it joined before, the rest is for others
+    REPLACED = "replaced"
+    # a member goes
+    LEFT = "left"
+    REMOVED = "removed"  # another client asked for it
+    TIMED_OUT = "timed_out"
+    TIMED_OUT_IN_FIRST_JOIN = "timed_out_in_first_join"
+    DID_NOT_REJOIN = "did_not_rejoin"
+    DID_NOT_SYNC = "did_not_sync"
+    NEVER_CAME_BACK = "never_came_back"
+    OVER_MAX_SIZE = "over_group_max_size"
+    # the group goes on
+    MEMBERS_JOINED = "members_joined"
+    ASSIGNMENT_STORED = "assignment_stored"
+    STORE_FAILED = "store_failed"
+    ALL_LEFT = "all_left"
+    LEADER_LATE = "leader_late"
+    # the group as such
+    GROUP_NOT_STORED = "group_not_stored"
+    LOADED = "loaded"
+    MOVED = "moved"
+    DELETED = "deleted"
+    EMPTY_AND_EXPIRED = "empty_and_expired"
+    # offsets go
+    OFFSETS_DELETED = "offsets_deleted"
+    TOPIC_DELETED = "topic_deleted"
+    RETENTION_OVER = "retention_over"
+    # a request is refused
+    UNKNOWN_MEMBER = "unknown_member"
+    FENCED = "fenced"
+    OTHER_GENERATION = "other_generation"
+    OTHER_PROTOCOL = "other_protocol"
+    REBALANCING = "rebalancing"
+    GROUP_FULL = "group_full"
+    GROUP_GOING = "group_going"
+    NOT_ACCEPTED = "not_accepted"
+    # seen from outside, where nobody told
+    GONE = "gone"
+    BEGAN = "began"
+    FIRST_KNOWN = "first_known"
+    PARTITIONS_CAME = "partitions_came"
+    PARTITIONS_MOVED = "partitions_moved"
+    MEMBERS_REJOINED = "members_rejoined"
+    UNKNOWN = "unknown"  # of another version: kept raw
+
+
+class Who(NamedTuple):
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The same for a client that comes back under a new member id."""
+        return self.instance_id or (f"{self.client_id}@{self.client_host}" if self.client_id else self.member_id)
+
+    def __str__(self) -> str:
+        name = self.instance_id or self.client_id or self.member_id
+        return f"{name} ({self.client_host.lstrip('/')})" if self.client_host else name
+
+
+class Cause(NamedTuple):
+    """What does not belong to the kind stays empty."""
+
+    kind: CauseKind
+    members: tuple[Who, ...] = ()
+    """Whom it is about. In the event of a member, that member."""
+    by: Who | None = None
+    """Who else has a part in it: who asked for a removal, who holds the fenced id."""
+    said: str = ""
+    """The member's own reason (KIP-800), as it came."""
+    state: str = ""
+    """The state that the group was in."""
+    generation: int | None = None
+    """The generation that a refused request named."""
+    timeout_ms: int | None = None
+    """The time that passed."""
+    count: int | None = None
+    """How many members, or partitions where it is about those."""
+    limit: int | None = None
+    error: str = ""
+    raw: str = ""
+    """Of an unknown kind: the JSON as it was read."""
+
+    @property
+    def who(self) -> Who | None:
+        return self.members[0] if self.members else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, what is empty left out."""
+        if self.kind is CauseKind.UNKNOWN:
+            return _raw(self.raw)
+        plain: dict[str, Any] = {"kind": self.kind.value}
+        if self.members:
+            plain["members"] = [_plain_who(who) for who in self.members]
+        if self.by is not None:
+            plain["by"] = _plain_who(self.by)
+        for name in (*_TEXTS, *_NUMBERS):
+            value = getattr(self, name)
+            if value is not None and value != "":
+                plain[name] = value
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Any, about: Who | None = None) -> Cause:
+        """Never fails: what this version does not know, or what is no cause at all, is kept as it came.
+
+        `about` is the member of the event, which its cause need not repeat.
+        """
+        if not isinstance(plain, Mapping) or (kind := _KINDS.get(plain.get("kind", ""))) is None:
+            return cls(CauseKind.UNKNOWN, raw=json.dumps(plain, default=str, sort_keys=True))
+        texts = {name: value for name in _TEXTS if isinstance(value := plain.get(name), str)}
+        numbers = {name: value for name in _NUMBERS if type(value := plain.get(name)) is int}
+        members = tuple(filter(None, map(_who, plain.get("members") or ())))
+        if not members and about is not None:
+            members = (about,)
+        return cls(kind, members, _who(plain.get("by")), **texts, **numbers)
+
+
+_TEXTS = ("said", "state", "error")
+_NUMBERS = ("generation", "timeout_ms", "count", "limit")
+_KINDS = {kind.value: kind for kind in CauseKind if kind is not CauseKind.UNKNOWN}
+
+
+def _plain_who(who: Who) -> dict[str, str]:
+    return {name: value for name, value in who._asdict().items() if value}
+
+
+def _who(plain: Any) -> Who | None:
+    if not isinstance(plain, Mapping):
+        return None
+    found = {name: value for name in Who._fields if isinstance(value := plain.get(name), str)}
+    return Who(found.pop("member_id", ""), **found)
+
+
+def _raw(text: str) -> dict[str, Any]:
+    try:
+        plain = json.loads(text)
+    except ValueError:
+        plain = None
+    return plain if isinstance(plain, dict) else {"kind": CauseKind.UNKNOWN.value, "raw": text}
+
+
+def said(reason: str | None) -> str:
+    return reason[:MOST_SAID] if reason else ""
+
+
+# ---- refusals
+
+_REFUSALS = {
+    ErrorCode.UNKNOWN_MEMBER_ID: CauseKind.UNKNOWN_MEMBER,
+    ErrorCode.FENCED_INSTANCE_ID: CauseKind.FENCED,
+    ErrorCode.ILLEGAL_GENERATION: CauseKind.OTHER_GENERATION,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: CauseKind.OTHER_PROTOCOL,
+    ErrorCode.REBALANCE_IN_PROGRESS: CauseKind.REBALANCING,
+    ErrorCode.GROUP_MAX_SIZE_REACHED: CauseKind.GROUP_FULL,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: CauseKind.GROUP_GOING,
+}
+
+
+def refusal(error: ErrorCode, who: Who, state: str, **data: Any) -> Cause:
+    """Why a request is answered with an error."""
+    return Cause(_REFUSALS.get(error, CauseKind.NOT_ACCEPTED), (who,), state=state, error=error.name, **data)
+
+
+# ---- what members say of themselves
+
+POLL_TIMEOUT_SAID = "consumer poll timeout has expired"
+"""What Kafka's consumers say when they leave since their application did not poll (max.poll.interval.ms)."""
+
+
+def claims_poll_timeout(cause: Cause | None) -> bool:
+    """Whether a member left with these very words. Its own claim, told as such: it is no kind of its own."""
+    return cause is not None and cause.kind is CauseKind.LEFT and cause.said.rstrip(".") == POLL_TIMEOUT_SAID
