@@ -104,7 +104,7 @@ class Cause(NamedTuple):
     """The generation that a refused request named."""
     timeout_ms: int | None = None
     """The time that passed."""
-    count: int | None = None
+    size: int | None = None
     """How many members, or partitions where it is about those."""
     limit: int | None = None
     error: str = ""
@@ -138,16 +138,16 @@ class Cause(NamedTuple):
         """
         if not isinstance(plain, Mapping) or (kind := _KINDS.get(plain.get("kind", ""))) is None:
             return cls(CauseKind.UNKNOWN, raw=json.dumps(plain, default=str, sort_keys=True))
-        texts = {name: value for name in _TEXTS if isinstance(value := plain.get(name), str)}
-        numbers = {name: value for name in _NUMBERS if type(value := plain.get(name)) is int}
+        data: dict[str, Any] = {name: value for name in _TEXTS if isinstance(value := plain.get(name), str)}
+        data |= {name: value for name in _NUMBERS if type(value := plain.get(name)) is int}
         members = tuple(filter(None, map(_who, plain.get("members") or ())))
         if not members and about is not None:
             members = (about,)
-        return cls(kind, members, _who(plain.get("by")), **texts, **numbers)
+        return cls(kind, members, _who(plain.get("by")), **data)
 
 
 _TEXTS = ("said", "state", "error")
-_NUMBERS = ("generation", "timeout_ms", "count", "limit")
+_NUMBERS = ("generation", "timeout_ms", "size", "limit")
 _KINDS = {kind.value: kind for kind in CauseKind if kind is not CauseKind.UNKNOWN}
 
 

@@ -75,5 +75,5 @@ def expired(context: Context, group: Group) -> tuple[list[Change], bool]:
 def removed(context: Context, group: Group, changes: list[Change], kind: CauseKind) -> None:
     if changes:
         topics = tuple(dict.fromkeys(change.topic for change in changes if isinstance(change, OffsetCommit)))
-        cause = Cause(kind, count=len(changes))
+        cause = Cause(kind, size=len(changes))
         context.event(group, events.OffsetsRemoved, topics=topics, partitions=len(changes), cause=cause)

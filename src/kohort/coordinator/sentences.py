@@ -60,7 +60,7 @@ def _plain(text: str) -> Callable[[Cause], str]:
 def _over_max_size(cause: Cause) -> str:
     if cause.members:
         return f"member {_ids(cause)}: the group is over group.max.size"
-    return f"{cause.count} members are over group.max.size"
+    return f"{cause.size} members are over group.max.size"
 
 
 def _fenced(cause: Cause) -> str:
@@ -79,7 +79,7 @@ def _refused_member(cause: Cause) -> str:
 
 
 def _full(cause: Cause) -> str:
-    return f"{cause.count} members, and group.max.size is {cause.limit}"
+    return f"{cause.size} members, and group.max.size is {cause.limit}"
 
 
 _WHY: dict[CauseKind, Callable[[Cause], str]] = {
@@ -97,7 +97,7 @@ _WHY: dict[CauseKind, Callable[[Cause], str]] = {
     K.DID_NOT_SYNC: lambda c: f"no SyncGroup from {_ids(c)}",
     K.NEVER_CAME_BACK: _evicted("did not come back with its member id within the session timeout"),
     K.OVER_MAX_SIZE: _over_max_size,
-    K.MEMBERS_JOINED: lambda c: f"{c.count} members joined",
+    K.MEMBERS_JOINED: lambda c: f"{c.size} members joined",
     K.ASSIGNMENT_STORED: lambda c: f"assignment of leader {_ids(c)} stored",
     K.STORE_FAILED: lambda c: f"the assignment of {_ids(c)} could not be stored: {c.error}",
     K.ALL_LEFT: _plain("all members have left"),
@@ -122,9 +122,9 @@ _WHY: dict[CauseKind, Callable[[Cause], str]] = {
     K.BEGAN: _plain("the group began"),
     K.FIRST_KNOWN: _plain("the oldest generation that is still stored"),
     K.PARTITIONS_CAME: lambda c: (
-        f"the same members rejoined and {c.count} partitions came in: a topic grew, or a hand-over was completed"
+        f"the same members rejoined and {c.size} partitions came in: a topic grew, or a hand-over was completed"
     ),
-    K.PARTITIONS_MOVED: lambda c: f"the same members rejoined and {c.count} partitions moved between them",
+    K.PARTITIONS_MOVED: lambda c: f"the same members rejoined and {c.size} partitions moved between them",
     K.MEMBERS_REJOINED: _plain("the members rejoined"),
     K.UNKNOWN: lambda c: c.raw,
 }

@@ -76,7 +76,7 @@ def _turn_away(context: Context, group: Group, request: GroupRequest) -> None:
     else:
         group.remove(request.message.member_id)
     size, limit = len(group.members), context.config.group_max_size
-    refuse(context, group, request, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, count=size, limit=limit)
+    refuse(context, group, request, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, size=size, limit=limit)
 
 
 def _store_new_group(context: Context, group: Group) -> None:
@@ -329,7 +329,7 @@ def complete_join(context: Context, group: Group) -> None:
     group.next_generation(context.now_ms)
     if group.state is EMPTY:
         return _store_empty_group(context, group)
-    context.state_changed(group, Cause(CauseKind.MEMBERS_JOINED, count=len(group.members)))
+    context.state_changed(group, Cause(CauseKind.MEMBERS_JOINED, size=len(group.members)))
     context.event(
         group,
         events.GenerationStarted,

@@ -312,4 +312,4 @@ def check_capacity(context: Context, group: Group) -> None:
     """A group read back with more members than group.max.size allows today rebalances, and turns the last ones away."""
     size, limit = len(group.members), context.config.group_max_size
     if size > limit:
-        prepare_rebalance(context, group, Cause(CauseKind.OVER_MAX_SIZE, count=size, limit=limit))
+        prepare_rebalance(context, group, Cause(CauseKind.OVER_MAX_SIZE, size=size, limit=limit))
