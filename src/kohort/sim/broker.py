@@ -8,14 +8,42 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Connection
+from kohort.coordinator.records import OFFSETS_TOPIC
+from kohort.records.batch import HEADER_SIZE
 from kohort.sim.network import Link
 from kohort.sim.observed import ObservedCore
 from kohort.sim.scheduler import Event, Stall
+from kohort.storage.config import LogConfig
 from kohort.storage.memory import MemoryLog
 from kohort.storage.store import MemoryStore
 
 if TYPE_CHECKING:
     from kohort.sim.world import World
+
+
+class SimConfig(BrokerConfig):
+    """A broker counts the retention of offsets in whole minutes; most of a run is over by then."""
+
+    def __init__(self, given: dict[str, Any], retention_ms: int) -> None:
+        self._retention_ms = retention_ms
+        super().__init__(given)
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "offsets.retention.minutes" and self._retention_ms:
+            return self._retention_ms / 60_000
+        return super().__getitem__(name)
+
+
+class SimStore(MemoryStore):
+    """Remembers which topic an id ever meant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names_ever: dict[bytes, str] = {}
+
+    def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int) -> MemoryLog:
+        self.names_ever[topic_id] = topic
+        return super().create(topic, partition, topic_id, config, now_ms=now_ms)
 
 
 class SimBroker:
@@ -24,7 +52,8 @@ class SimBroker:
         self._scheduler = world.scheduler
         self._random: Random = world.random_for("broker")
         self._config = config
-        self.store = MemoryStore()
+        self.store = SimStore()
+        self.damaged: dict[int, tuple[int, int]] = {}  # partition of the offsets topic -> offset, position
         self.core: ObservedCore | None = None
         self.restarts = 0
         self._links: dict[Connection, Link] = {}
@@ -44,7 +73,11 @@ class SimBroker:
             return
         self._epoch += 1
         self.core = ObservedCore(
-            self._world, BrokerConfig(self._config), self.store, self._random.randbytes, self._end_turn_soon
+            self._world,
+            SimConfig(self._config, self._world.options.retention_ms),
+            self.store,
+            self._random.randbytes,
+            self._end_turn_soon,
         )
         self.core.host, self.core.port = "broker", 9092
         self.core.start(self._scheduler.now_ms)
@@ -62,9 +95,9 @@ class SimBroker:
         self._timer = None
         self._stall.forget()
         self.store.crash(lose_unflushed=power_loss)
-        for log in self.store.logs.values():
-            assert isinstance(log, MemoryLog)
+        for log in self._logs():
             log.faults.append_errors.clear()
+            log.faults.flush_errors.clear()
         links, self._links = list(self._links.values()), {}
         for link in links:
             link.broker_closed = True
@@ -78,25 +111,57 @@ class SimBroker:
 
     # The disk.
 
-    def fail_next_append(self) -> None:
-        logs = sorted(self.store.logs)
-        if logs:
-            log = self.store.logs[self._random.choice(logs)]
-            assert isinstance(log, MemoryLog)
-            log.faults.append_errors.append(self._random.choice([errno.ENOSPC, errno.EIO]))
+    def _logs(self, topic: str | None = None) -> list[MemoryLog]:
+        """In order, so that a run can be repeated."""
+        chosen = [log for (name, _), log in sorted(self.store.logs.items()) if topic is None or name == topic]
+        return [log for log in chosen if isinstance(log, MemoryLog)]
 
-    def slow_disk(self, duration_ms: int) -> None:
-        for log in self.store.logs.values():
-            assert isinstance(log, MemoryLog)
+    def fail_next_append(self, topic: str | None = None) -> None:
+        if logs := self._logs(topic):
+            self._random.choice(logs).faults.append_errors.append(self._random.choice([errno.ENOSPC, errno.EIO]))
+
+    def fail_next_sync(self) -> None:
+        """The log is offline from then on, until somebody starts the broker again."""
+        if logs := self._logs(OFFSETS_TOPIC):
+            self._random.choice(logs).faults.flush_errors.append(errno.EIO)
+
+    def slow_disk(self, duration_ms: int, topic: str | None = None) -> None:
+        for log in self._logs(topic):
             log.faults.hold_flushes = True
         self._scheduler.after(duration_ms, self.disk_recovers)
 
     def disk_recovers(self) -> None:
-        for log in self.store.logs.values():
-            assert isinstance(log, MemoryLog)
+        for log in self._logs():
             log.faults.append_errors.clear()
+            log.faults.flush_errors.clear()
             log.faults.hold_flushes = False
             log.release_flushes()
+
+    @property
+    def has_failed_logs(self) -> bool:
+        return any(log.failure is not None for log in self._logs())
+
+    def damage(self) -> None:
+        """While the broker is down: a byte in one batch of one partition of the offsets topic changes."""
+        read_below = self._world.journal.read_below
+        if self.core is None and not self.damaged and (partitions := sorted(read_below)):
+            partition = self._random.choice(partitions)
+            offset = self._random.randrange(read_below[partition])
+            # Its CRC, or what that covers; how a log finds its batches is not in question.
+            position = self._random.choice([17, HEADER_SIZE + self._random.randrange(1_000)])
+            self._damage(partition, offset, position)
+            self.damaged[partition] = offset, position
+
+    def mend(self) -> None:
+        """While the broker is down: the damaged byte is what it was."""
+        for partition, (offset, position) in self.damaged.items():
+            self._damage(partition, offset, position)
+        self.damaged.clear()
+
+    def _damage(self, partition: int, offset: int, position: int) -> None:
+        log = self.store.logs[OFFSETS_TOPIC, partition]
+        assert isinstance(log, MemoryLog)
+        log.damage(offset, position)
 
     # The network.
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from kohort.coordinator.records import OFFSETS_TOPIC
+
 if TYPE_CHECKING:
     from kohort.sim.world import World
 
@@ -30,6 +32,15 @@ class Nemesis:
             "member leaves": (options.member_leave_every_ms, self._leave),
             "resubscribe": (options.resubscribe_every_ms, self._resubscribe),
             "topic grows": (options.grow_every_ms, world.grow_a_topic),
+            "look": (options.look_every_ms, world.administrator.look),
+            "delete groups": (options.delete_groups_every_ms, world.administrator.delete_groups),
+            "delete offsets": (options.delete_offsets_every_ms, world.administrator.delete_offsets),
+            "topic again": (options.recreate_topic_every_ms, world.administrator.recreate_topic),
+            "offsets topic grows": (options.grow_offsets_topic_every_ms, world.administrator.grow_offsets_topic),
+            "offsets error": (options.offsets_error_every_ms, self._offsets_error),
+            "slow offsets": (options.slow_offsets_every_ms, self._slow_offsets),
+            "sync error": (options.sync_error_every_ms, self._sync_error),
+            "damage": (options.damage_every_ms, self._damage),
         }
         for name, (every_ms, strike) in faults.items():
             if every_ms:
@@ -66,8 +77,22 @@ class Nemesis:
         if self._random.random() < self._world.options.power_loss_share:
             self._world.scheduler.after(self._random.randint(1, duration_ms), self._crash_broker)
 
+    def _offsets_error(self) -> None:
+        self._world.broker.fail_next_append(OFFSETS_TOPIC)
+
+    def _slow_offsets(self) -> None:
+        self._world.broker.slow_disk(self._random.choice([100, 1_500, 6_000, 20_000]), OFFSETS_TOPIC)
+
+    def _sync_error(self) -> None:
+        self._world.broker.fail_next_sync()
+        self._world.scheduler.after(self._random.choice([1_000, 10_000]), self._crash_broker)
+
+    def _damage(self) -> None:
+        self._crash_broker()
+        self._world.broker.damage()
+
     def _partition(self) -> None:
-        host = self._random.choice([*self._world.member_names(), *self._world.producer_names()])
+        host = self._random.choice(self._world.host_names())
         self._world.network.partition(host)
         duration_ms = self._random.choice([500, 5_000, 40_000])
         self._world.scheduler.after(duration_ms, self._world.network.heal, host)

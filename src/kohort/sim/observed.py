@@ -29,6 +29,7 @@ OBSERVED = frozenset(
         "ListGroups",
         "DeleteGroups",
         "OffsetDelete",
+        "DeleteTopics",
     )
 )
 
@@ -56,19 +57,23 @@ class ObservedCore(Core):
     def serve(self, call: Call, request: Any, now_ms: int) -> None:
         if call.entry.name in OBSERVED:
             self._asked[call] = request
+            self._world.journal.read()
             self._world.trace.asked(self.coordinator, call, request)
         super().serve(call, request, now_ms)
 
     def reply(self, call: Call, response: Any) -> None:
-        if (message := self._asked.pop(call, None)) is not None:
-            self._world.trace.answered(self.coordinator, call, message, response)
+        self._leaves(call, response)
         super().reply(call, response)
 
     def reply_encoded(self, call: Call, body: bytes) -> None:
-        if (message := self._asked.pop(call, None)) is not None:
-            response = getattr(messages, f"{call.entry.name}Response").decode(body, call.version)
-            self._world.trace.answered(self.coordinator, call, message, response)
+        if call in self._asked:
+            self._leaves(call, getattr(messages, f"{call.entry.name}Response").decode(body, call.version))
         super().reply_encoded(call, body)
+
+    def _leaves(self, call: Call, response: Any) -> None:
+        if (message := self._asked.pop(call, None)) is not None:
+            self._world.journal.read()
+            self._world.trace.answered(self.coordinator, call, message, response)
 
 
 class ObservedGroups(GroupService):

@@ -42,6 +42,23 @@ class Options:
     member_leave_every_ms: int = 30_000
     resubscribe_every_ms: int = 40_000
     grow_every_ms: int = 60_000
+    administered: bool = False  # whether the rest below is drawn
+    loners: int = 0  # groups with one client that is rarely a member
+    commit_every_ms: int = 0  # of a loner
+    spare_topics: int = 0  # that may be deleted and created again
+    retention_ms: int = 0  # of offsets; 0 means Kafka's week
+    retention_check_ms: int = 1_000
+    commit_timeout_ms: int = 5_000
+    look_every_ms: int = 0
+    delete_groups_every_ms: int = 0
+    delete_offsets_every_ms: int = 0
+    recreate_topic_every_ms: int = 0
+    grow_offsets_topic_every_ms: int = 0
+    offsets_error_every_ms: int = 0
+    slow_offsets_every_ms: int = 0
+    sync_error_every_ms: int = 0
+    damage_every_ms: int = 0
+    damage_is_mended: bool = True
 
     @classmethod
     def from_seed(cls, seed: int, **overrides: Any) -> Options:
@@ -82,12 +99,41 @@ class Options:
             resubscribe_every_ms=interval(20_000, 120_000),
             grow_every_ms=interval(30_000, 120_000),
         )
-        return replace(drawn, **overrides)
+        drawn = replace(drawn, **overrides)
+        return replace(drawn, **(_administration(random, fsync_always) | overrides)) if drawn.administered else drawn
 
     def faults(self) -> list[str]:
         """The names of the options that are intervals of faults and not off."""
         return [
-            f.name
-            for f in fields(self)
-            if f.name.endswith("_every_ms") and "produce" not in f.name and getattr(self, f.name)
+            f.name for f in fields(self) if f.name.endswith(_FAULT) and f.name not in _USE and getattr(self, f.name)
         ]
+
+
+_FAULT = ("_every_ms", "retention_ms")
+_USE = ("produce_every_ms", "commit_every_ms")
+
+
+def _administration(random: Random, fsync_always: bool) -> dict[str, Any]:
+    def interval(low_ms: int, high_ms: int, share: float = 0.67) -> int:
+        return random.randint(low_ms, high_ms) if random.random() < share else 0
+
+    damage_every_ms = interval(20_000, 60_000, 0.3)
+    return {
+        "loners": random.choice([1, 2, 3]),
+        "commit_every_ms": random.choice([200, 1_000, 3_000]),
+        "spare_topics": random.choice([1, 2]),
+        "retention_ms": random.choice([0, 3_000, 10_000, 30_000]),
+        "retention_check_ms": random.choice([100, 1_000, 5_000]),
+        "commit_timeout_ms": random.choice([1_000, 5_000, 5_000]),
+        "look_every_ms": interval(500, 5_000),
+        "delete_groups_every_ms": interval(1_000, 20_000),
+        "delete_offsets_every_ms": interval(1_000, 20_000),
+        "recreate_topic_every_ms": interval(5_000, 40_000),
+        # A group that cannot be found may be in a partition that cannot be read: one run shows one of the two.
+        "grow_offsets_topic_every_ms": 0 if damage_every_ms else interval(15_000, 90_000, 0.3),
+        "offsets_error_every_ms": interval(3_000, 40_000),
+        "slow_offsets_every_ms": interval(5_000, 40_000) if fsync_always else 0,
+        "sync_error_every_ms": interval(20_000, 90_000, 0.3) if fsync_always else 0,
+        "damage_every_ms": damage_every_ms,
+        "damage_is_mended": random.random() < 0.5,
+    }

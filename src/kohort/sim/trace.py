@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.coordinator.coordinator import Coordinator
     from kohort.sim.broker import SimBroker
+    from kohort.sim.journal import Removal
     from kohort.sim.member import SimMember
     from kohort.sim.scheduler import Scheduler
+    from kohort.sim.world import World
 
 KEPT = 400
 
@@ -31,13 +33,15 @@ class CheckFailed(AssertionError):
 
 @dataclass(slots=True)
 class CommitAttempt:
-    """One OffsetCommit on its way: what it wants stored, and when it was sent and acknowledged."""
+    """One OffsetCommit on its way: what it wants stored, when it was sent, and what of it is acknowledged."""
 
     number: int
     group_id: str
     member: str
     generation_id: int
     offsets: Mapping[TopicPartition, int]
+    sent_ms: int
+    of_a_consumer: bool  # who commits only what it has processed
     acked: set[TopicPartition] = field(default_factory=set)
 
 
@@ -47,6 +51,7 @@ class Checker:
     def fail(self, text: str) -> None:
         raise CheckFailed(type(self).__name__, text)
 
+    def begin(self, world: World) -> None: ...
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None: ...
     def answered(self, coordinator: Coordinator, call: Call, message: Any, response: Any) -> None: ...
     def group_event(self, event: GroupEvent) -> None: ...
@@ -58,6 +63,7 @@ class Checker:
     def commit_sent(self, attempt: CommitAttempt) -> None: ...
     def commit_acked(self, attempt: CommitAttempt, tp: TopicPartition) -> None: ...
     def produced(self, tp: TopicPartition, offset: int, value: bytes) -> None: ...
+    def offset_removed(self, removal: Removal) -> None: ...
     def member_gone(self, member: SimMember, how: str) -> None: ...
     def settled(self, world: Any) -> None: ...
     def finished(self, world: Any) -> None: ...
@@ -82,6 +88,10 @@ class Trace(Checker):
         self._hash.update(line.encode())
         self.lines.append(line)
         self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    def begin(self, world: World) -> None:
+        for checker in self._checkers:
+            checker.begin(world)
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
         for checker in self._checkers:
@@ -137,6 +147,11 @@ class Trace(Checker):
         self.note("produced", f"{tp} {offset}")
         for checker in self._checkers:
             checker.produced(tp, offset, value)
+
+    def offset_removed(self, removal: Removal) -> None:
+        self.note("removed", f"{removal.group_id} {removal.tp} {removal.before.committed_offset}")
+        for checker in self._checkers:
+            checker.offset_removed(removal)
 
     def member_gone(self, member: SimMember, how: str) -> None:
         self.note("gone", f"{member.name} {how}")

@@ -6,8 +6,12 @@ from random import Random
 from typing import Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.records import partition_for
 from kohort.protocol.errors import ErrorCode
+from kohort.sim.administrator import Administrator
 from kohort.sim.broker import SimBroker
+from kohort.sim.journal import Journal
+from kohort.sim.loner import SimLoner
 from kohort.sim.member import SimMember
 from kohort.sim.nemesis import Nemesis
 from kohort.sim.network import Network
@@ -18,6 +22,7 @@ from kohort.sim.trace import Checker, CheckFailed, CommitAttempt, Trace
 
 START_MS = 1_700_000_000_000
 SETTLE_MS = 240_000
+OFFSETS_PARTITIONS = 3
 
 
 class Slot:
@@ -121,21 +126,30 @@ class World:
         self.trace = Trace(self.scheduler, checkers)
         self.network = Network(self.scheduler, self.random_for("network"), options.max_delay_ms)
         self.broker = SimBroker(self, self._broker_config())
+        self.journal = Journal(self.broker.store, self.trace)
         self.network.broker = self.broker
         self.closing = False
         self._random = self.random_for("world")
         self._attempts = 0
+        self.trace.begin(self)
         self.broker.start()
         self.topics: dict[str, int] = {}
         for index in range(options.topics):
             self._create_topic(f"t{index}", self._random.randint(1, options.max_partitions))
+        self.spares: dict[str, int] = {}  # topics that come and go
+        for index in range(options.spare_topics):
+            self._create_topic(f"x{index}", 2, self.spares)
         self.slots = self._make_slots()
         self.producers = [SimProducer(self, f"p{index}") for index in range(options.producers)]
+        self.loners = [SimLoner(self, f"l{index}", f"s{index}") for index in range(options.loners)]
+        self.administrator = Administrator(self, "a0")
 
     def _broker_config(self) -> dict[str, Any]:
         options = self.options
         return {
-            "offsets.topic.num.partitions": 3,
+            "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+            "offsets.commit.timeout.ms": options.commit_timeout_ms,
+            "offsets.retention.check.interval.ms": options.retention_check_ms if options.retention_ms else 600_000,
             "group.initial.rebalance.delay.ms": options.initial_rebalance_delay_ms,
             "log.flush.interval.messages": 1 if options.fsync_always else 2**63 - 1,
         }
@@ -154,11 +168,11 @@ class World:
 
     # What is there.
 
-    def _create_topic(self, name: str, partitions: int) -> None:
+    def _create_topic(self, name: str, partitions: int, among: dict[str, int] | None = None) -> None:
         assert self.broker.core is not None
         self.broker.core.topics.now_ms = self.scheduler.now_ms
         self.broker.core.topics.create(name, partitions)
-        self.topics[name] = partitions
+        (self.topics if among is None else among)[name] = partitions
 
     def grow_a_topic(self) -> None:
         core = self.broker.core
@@ -172,6 +186,17 @@ class World:
     def partitions(self) -> list[TopicPartition]:
         return [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
 
+    def spare_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(name, index) for name, count in self.spares.items() for index in range(count)]
+
+    def group_ids(self) -> list[str]:
+        consumers = [f"g{index}" for index in range(self.options.groups)]
+        return consumers + [loner.group_id for loner in self.loners]
+
+    def is_readable(self, group_id: str) -> bool:
+        """Whether the partition of a group is undamaged."""
+        return not self.broker.damaged or partition_for(group_id, OFFSETS_PARTITIONS) not in self.broker.damaged
+
     def random_topics(self, random: Random) -> frozenset[str]:
         names = sorted(self.topics)
         return frozenset(names if random.random() < 0.6 else random.sample(names, random.randint(1, len(names))))
@@ -180,26 +205,35 @@ class World:
         alive = [slot for slot in self.slots if slot.alive]
         return random.choice(alive) if alive else None
 
-    def member_names(self) -> list[str]:
-        return [slot.member.name for slot in self.slots if slot.member is not None and slot.member.alive]
-
-    def producer_names(self) -> list[str]:
-        return [producer.name for producer in self.producers]
+    def host_names(self) -> list[str]:
+        members = [slot.member.name for slot in self.slots if slot.member is not None and slot.member.alive]
+        others = [*self.producers, *self.loners, *([self.administrator] if self.options.administered else [])]
+        return members + [other.name for other in others]
 
     def members(self) -> list[SimMember]:
-        return [slot.member for slot in self.slots if slot.member is not None and slot.alive]
+        """Those that live and can be expected to do well."""
+        alive = [slot.member for slot in self.slots if slot.member is not None and slot.alive]
+        return [member for member in alive if self.is_readable(member.group_id)]
 
     # Commits, seen from outside.
 
-    def commit_attempt(self, member: SimMember, request: Any) -> CommitAttempt:
+    def commit_attempt(
+        self, member: SimMember | SimLoner, request: Any, *, of_a_consumer: bool = True
+    ) -> CommitAttempt:
         self._attempts += 1
         offsets = {
-            TopicPartition(self._name_of(topic), partition.partition_index): partition.committed_offset
+            TopicPartition(self.name_of(topic), partition.partition_index): partition.committed_offset
             for topic in request.topics
             for partition in topic.partitions
         }
         attempt = CommitAttempt(
-            self._attempts, request.group_id, member.name, request.generation_id_or_member_epoch, offsets
+            number=self._attempts,
+            group_id=request.group_id,
+            member=member.name,
+            generation_id=request.generation_id_or_member_epoch,
+            offsets=offsets,
+            sent_ms=self.scheduler.now_ms,
+            of_a_consumer=of_a_consumer,
         )
         self.trace.commit_sent(attempt)
         return attempt
@@ -208,15 +242,12 @@ class World:
         for topic in response.topics:
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.NONE:
-                    tp = TopicPartition(self._name_of(topic), partition.partition_index)
+                    tp = TopicPartition(self.name_of(topic), partition.partition_index)
                     attempt.acked.add(tp)
                     self.trace.commit_acked(attempt, tp)
 
-    def _name_of(self, topic: Any) -> str:
-        if topic.name:
-            return topic.name
-        by_id = {topic_id: name for name, topic_id in self.broker.store.topic_ids.items()}
-        return by_id[bytes(topic.topic_id)]
+    def name_of(self, topic: Any) -> str:
+        return topic.name or self.broker.store.names_ever[bytes(topic.topic_id)]
 
     # The run.
 
@@ -226,6 +257,8 @@ class World:
             scheduler.after(self._random.randint(0, 5_000), slot.fill)
         for producer in self.producers:
             producer.start()
+        for loner in self.loners:
+            loner.start()
         nemesis = Nemesis(self)
         scheduler.run(START_MS + int(options.minutes * 60_000))
         nemesis.stop()
@@ -240,18 +273,27 @@ class World:
     def _heal(self) -> None:
         """Faults are over: everything is up again, what stalls wakes up by itself."""
         self.network.heal_all()
+        if self.broker.has_failed_logs or (self.broker.damaged and self.options.damage_is_mended):
+            self.broker.crash(power_loss=False)
+        if self.options.damage_is_mended:
+            self.broker.mend()
         self.broker.start()
         self.broker.disk_recovers()
         for producer in self.producers:
             producer.stop()
+        for loner in self.loners:
+            loner.stop()
 
     def _settle(self) -> None:
         """Until the checkers are content, within a bounded time: sessions end, rebalances complete, all is read."""
         self.scheduler.run(self.scheduler.now_ms + 5_000)
+        for loner in self.loners:
+            loner.prove()
         limit_ms = self.scheduler.now_ms + SETTLE_MS + 2 * self._longest_wait_ms()
         while True:
             for slot in self.slots:
                 slot.recover()
+            self.journal.read()
             try:
                 self.trace.settled(self)
                 return

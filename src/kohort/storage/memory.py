@@ -123,6 +123,14 @@ class MemorySegment(Segment):
     def release(self) -> None:
         pass
 
+    def damage(self, offset: int, position: int) -> None:
+        """Invert a byte of the batch that holds `offset`: the one at `position`, or its last."""
+        slot = bisect_left(self._last_offsets, offset)
+        start = self._ends[slot - 1] if slot else 0
+        at = min(start + position, self._ends[slot] - 1)
+        slab = bisect_right(self._slab_starts, at) - 1
+        self._slabs[slab][at - self._slab_starts[slab]] ^= 0xFF
+
     def truncate(self, end_offset: int) -> None:
         """Drop the batches that reach `end_offset` or beyond."""
         count = bisect_left(self._last_offsets, end_offset)
@@ -191,6 +199,12 @@ class MemoryLog(SegmentedLog):
             if callback is not None:
                 callback(self.failure)
         return done
+
+    def damage(self, offset: int, position: int) -> None:
+        """A byte of the batch that holds `offset` is no longer what was written; once more, and it is again."""
+        segment = self.segments[self._segment_slot(offset)]
+        assert isinstance(segment, MemorySegment)
+        segment.damage(offset, position)
 
     def crash(self, *, end_offset: int | None = None) -> None:
         """Power is lost: the log comes back as the disk has it, with the batches below `durable_offset` or, where part

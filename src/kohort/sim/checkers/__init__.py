@@ -1,13 +1,17 @@
 """One file a property that must hold whatever goes wrong. A checker that catches no mutation has no place here."""
 
+from kohort.sim.checkers.closed import Closed
 from kohort.sim.checkers.durability import CommitDurability, RecordDurability
 from kohort.sim.checkers.handover import HandOver
+from kohort.sim.checkers.kept import Kept
 from kohort.sim.checkers.legality import Legality
 from kohort.sim.checkers.liveness import Liveness
 from kohort.sim.checkers.memory import Memory
 from kohort.sim.checkers.order import Order
 from kohort.sim.checkers.ownership import Ownership
 from kohort.sim.checkers.processing import Processing
+from kohort.sim.checkers.stored import Stored
+from kohort.sim.checkers.usable import Usable
 from kohort.sim.trace import Checker
 
 ALL: tuple[type[Checker], ...] = (
@@ -17,6 +21,10 @@ ALL: tuple[type[Checker], ...] = (
     RecordDurability,
     HandOver,
     Legality,
+    Stored,
+    Kept,
+    Closed,
+    Usable,
     Memory,  # before the next, which restarts the broker once more
     CommitDurability,
     Order,

@@ -7,6 +7,7 @@ from typing import Any
 from kohort.client.types import TopicPartition
 from kohort.records.batch import iter_batches, read_records
 from kohort.sim.broker import SimBroker
+from kohort.sim.journal import Removal
 from kohort.sim.trace import Checker, CommitAttempt
 
 
@@ -55,6 +56,10 @@ class CommitDurability(Checker):
     def __init__(self) -> None:
         self._attempts: dict[tuple[str, TopicPartition], list[CommitAttempt]] = {}
         self._last_acked: dict[tuple[str, TopicPartition], CommitAttempt] = {}
+        self._removed_ms: dict[tuple[str, TopicPartition], int] = {}
+
+    def offset_removed(self, removal: Removal) -> None:
+        self._removed_ms[removal.group_id, removal.tp] = removal.at_ms
 
     def commit_sent(self, attempt: CommitAttempt) -> None:
         for tp in attempt.offsets:
@@ -66,25 +71,28 @@ class CommitDurability(Checker):
             self._last_acked[attempt.group_id, tp] = attempt
 
     def settled(self, world: Any) -> None:
-        self._check(world.broker)
+        self._check(world)
 
     def finished(self, world: Any) -> None:
         world.broker.crash(power_loss=world.options.power_loss_share > 0)
         world.broker.start()
         world.scheduler.run(world.scheduler.now_ms + 10_000)
-        self._check(world.broker)
+        world.journal.read()
+        self._check(world)
 
-    def _check(self, broker: SimBroker) -> None:
-        assert broker.core is not None
-        groups = broker.core.coordinator.groups
+    def _check(self, world: Any) -> None:
+        groups = world.broker.core.coordinator.groups
         for (group_id, tp), acked in self._last_acked.items():
+            if not world.is_readable(group_id):
+                continue
             group = groups.get(group_id)
             stored = group.offsets.get(tp.topic, {}).get(tp.partition) if group is not None else None
             offset = None if stored is None else stored.committed_offset
             allowed = {
                 attempt.offsets[tp] for attempt in self._attempts[group_id, tp] if attempt.number >= acked.number
             }
-            if offset not in allowed:
+            removed = self._removed_ms.get((group_id, tp), -1) >= acked.sent_ms  # whether rightly so is not asked here
+            if offset not in allowed and not (offset is None and removed):
                 self.fail(
                     f"{group_id} had {acked.offsets[tp]} acknowledged for {tp} (commit #{acked.number} of "
                     f"{acked.member}), the coordinator has {offset}"

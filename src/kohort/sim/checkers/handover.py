@@ -10,6 +10,7 @@ from typing import Any
 
 from kohort.client.types import TopicPartition
 from kohort.protocol.messages import OffsetFetchRequest
+from kohort.sim.journal import Removal
 from kohort.sim.member import SimMember
 from kohort.sim.trace import Checker, CommitAttempt
 
@@ -23,6 +24,13 @@ class HandOver(Checker):
         self._sent: dict[Key, int] = {}
         self._acked: dict[Key, int] = {}
         self._acked_then: dict[str, dict[Key, int]] = {}  # by client, when its last OffsetFetch was answered
+        self._removed_ms: dict[Key, int] = {}
+
+    def offset_removed(self, removal: Removal) -> None:
+        """Whoever starts then starts from the beginning; whether it was rightly removed is not asked here."""
+        key = (removal.group_id, removal.tp)
+        self._acked.pop(key, None)
+        self._removed_ms[key] = removal.at_ms
 
     def answered(self, coordinator: Any, call: Any, message: Any, response: Any) -> None:
         """A member that stalls may act late on an answer; it is judged by what was acknowledged when that was given."""
@@ -43,6 +51,8 @@ class HandOver(Checker):
             self._ahead.setdefault(key, set()).add(offset)
 
     def commit_sent(self, attempt: CommitAttempt) -> None:
+        if not attempt.of_a_consumer:
+            return
         for tp, offset in attempt.offsets.items():
             key = (attempt.group_id, tp)
             if offset > self._processed_below.get(key, 0):
@@ -54,6 +64,8 @@ class HandOver(Checker):
 
     def commit_acked(self, attempt: CommitAttempt, tp: TopicPartition) -> None:
         key = (attempt.group_id, tp)
+        if attempt.sent_ms <= self._removed_ms.get(key, -1):
+            return  # perhaps it was stored before, and is gone
         self._acked[key] = max(self._acked.get(key, 0), attempt.offsets[tp])
 
     def started_at(self, member: SimMember, tp: TopicPartition, committed: int | None) -> None:

@@ -44,14 +44,14 @@ class Legality(Checker):
         if isinstance(message, OffsetCommitRequest):
             group = coordinator.group(message.group_id)
             member_id, generation = message.member_id, message.generation_id_or_member_epoch
-            self._may_commit[call] = group is not None and (
-                (generation < 0 and group.state is EMPTY)
-                or (
-                    member_id in group.members
-                    and generation == group.generation
-                    and group.state is not COMPLETING_REBALANCE
-                    and group.members[member_id].instance_id == message.group_instance_id
-                )
+            if group is None or group.state is EMPTY:
+                self._may_commit[call] = generation < 0
+                return
+            self._may_commit[call] = (
+                member_id in group.members
+                and generation == group.generation
+                and group.state is not COMPLETING_REBALANCE
+                and group.members[member_id].instance_id == message.group_instance_id
             )
 
     def answered(self, coordinator: Coordinator, call: Call, message: Any, response: Any) -> None:

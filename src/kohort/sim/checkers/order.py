@@ -12,7 +12,8 @@ from kohort.sim.trace import Checker
 class Order(Checker):
     def finished(self, world: Any) -> None:
         for (topic, partition), log in sorted(world.broker.store.logs.items()):
-            if topic == OFFSETS_TOPIC and log.end_offset > log.start_offset:
+            readable = topic == OFFSETS_TOPIC and partition not in world.broker.damaged
+            if readable and log.end_offset > log.start_offset:
                 self._check(partition, log)
 
     def _check(self, partition: int, log: Any) -> None:

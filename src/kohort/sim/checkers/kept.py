@@ -1,0 +1,68 @@
+"""Offsets are removed only for a reason that came after their commit: a delete, the end of their topic, their age.
+
+By age means as Kafka has it (KIP-211): nobody is in the group and it has been so for the retention; or, where the group
+was never more than commits, or nobody in it subscribes to the topic, nothing was committed for the retention.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kohort.assignors.consumer_protocol import decode_subscription
+from kohort.coordinator.records import StoredGroup
+from kohort.protocol.messages import DeleteGroupsRequest, DeleteTopicsRequest, OffsetDeleteRequest
+from kohort.sim.journal import Removal
+from kohort.sim.trace import Checker
+
+if TYPE_CHECKING:
+    from kohort.broker.connection import Call
+    from kohort.coordinator.coordinator import Coordinator
+    from kohort.sim.world import World
+
+
+class Kept(Checker):
+    def __init__(self) -> None:
+        self._deletes: dict[tuple[str, str], list[int]] = {}  # by group and topic, or one of them and "": when
+
+    def begin(self, world: World) -> None:
+        self._scheduler = world.scheduler
+        self._retention_ms = world.options.retention_ms
+
+    def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
+        if isinstance(message, DeleteGroupsRequest):
+            for group_id in message.groups_names:
+                self._deleted(group_id, "")
+        elif isinstance(message, OffsetDeleteRequest):
+            for topic in message.topics:
+                self._deleted(message.group_id, topic.name)
+        elif isinstance(message, DeleteTopicsRequest):
+            for topic in message.topics:
+                self._deleted("", topic.name)
+
+    def _deleted(self, group_id: str, topic: str) -> None:
+        self._deletes.setdefault((group_id, topic), []).append(self._scheduler.now_ms)
+
+    def offset_removed(self, removal: Removal) -> None:
+        group_id, topic = removal.group_id, removal.tp.topic
+        for key in ((group_id, ""), (group_id, topic), ("", topic)):
+            for at_ms in self._deletes.get(key, ()):
+                if removal.before.commit_timestamp_ms <= at_ms <= removal.at_ms:
+                    return
+        if not self._retention_ms or removal.at_ms - self._base_ms(removal) < self._retention_ms:
+            age_ms = removal.at_ms - removal.before.commit_timestamp_ms
+            self.fail(
+                f"{group_id} loses its offset {removal.before.committed_offset} for {removal.tp}, committed {age_ms} "
+                "ms before: nobody deleted it, and it is too young to expire"
+            )
+        if removal.group is not None and topic in _subscribed(removal.group):
+            self.fail(f"the offset of {group_id} for {removal.tp} expires while a member subscribes to it")
+
+    def _base_ms(self, removal: Removal) -> int:
+        group = removal.group
+        if group is None or group.members or group.protocol_type is None or group.state_timestamp_ms == -1:
+            return removal.before.commit_timestamp_ms
+        return group.state_timestamp_ms
+
+
+def _subscribed(group: StoredGroup) -> set[str]:
+    return {topic for member in group.members for topic in decode_subscription(member.subscription).topics}
