@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from kohort.spark import fetch
 from kohort.spark.driver import QueryDriver
+from kohort.spark.offsets import StreamOffset
 from kohort.spark.options import parse_read_options
 
 QUICK = {
@@ -36,8 +37,10 @@ class Query:
     """One run of a streaming query. `offset` is its checkpoint: pass it to the next run."""
 
     def __init__(self, servers: str, group: str, checkpoint: dict[str, Any] | None = None, **options: str) -> None:
-        given = {"kafka.bootstrap.servers": servers, "group.id": group, "startingOffsets": "earliest", **QUICK}
+        given = {"kafka.bootstrap.servers": servers, "group.id": group, **QUICK}
         given |= {name.replace("_", "."): value for name, value in options.items()}
+        if "startingTimestamp" not in given:
+            given.setdefault("startingOffsets", "earliest")
         if "subscribePattern" not in given:
             given.setdefault("subscribe", "orders")
         self.options = parse_read_options(given, "stream")
@@ -94,8 +97,9 @@ class Query:
 def read_batch(query: Query, end: dict[str, Any]) -> list[tuple[str, int, int, str]]:
     rows: list[tuple[str, int, int, str]] = []
     columns = ("topic", "partition", "offset", "value")
+    ids = StreamOffset.from_json(end).topic_ids()
     for pieces in query.driver.tasks(end):
-        task = fetch.ReadTask(pieces, columns, query.options.settings, query.options.fail_on_data_loss)
+        task = fetch.ReadTask(pieces, columns, query.options.settings, query.options.fail_on_data_loss, ids)
         for batch in fetch.read(task):
             rows += zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
     return [(topic, partition, offset, value.decode()) for topic, partition, offset, value in rows]

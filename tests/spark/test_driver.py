@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 
 import kohort
-from kohort.spark import driver
+from kohort.spark import driver, waiting
 from kohort.spark.accounting import DataLossError
 from spark.query import Query, commit, committed, create, delete, grow, produce, stopping, unique, until
 
@@ -352,8 +352,13 @@ def test_a_broker_restart_within_a_batch(topic: str, servers: str, broker: kohor
 
 
 def test_a_broker_that_is_away_makes_the_query_wait(
-    topic: str, servers: str, broker: kohort.Broker, caplog: pytest.LogCaptureFixture
+    topic: str,
+    servers: str,
+    broker: kohort.Broker,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0)
     query = Query(servers, unique(), subscribe=topic, default_api_timeout_ms="300")
     with stopping(query), caplog.at_level(logging.WARNING, "kohort.spark"):
         query.plan_nothing()
@@ -362,7 +367,8 @@ def test_a_broker_that_is_away_makes_the_query_wait(
             query.plan_nothing()
         finally:
             broker.start()
-        assert "no batch can be planned now" in caplog.text
+        assert "no batch can be planned now" in caplog.text and "Connection refused" in caplog.text
+        assert "Connection refused" in (query.driver.report() or {})["waiting"]
         produce(servers, topic, numbers(0, 40))
         query.step_until(40)
 

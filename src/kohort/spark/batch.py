@@ -29,9 +29,11 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        ranges = bounded_ranges(fetch.cluster_for(options.settings), options)
+        cluster = fetch.cluster_for(options.settings)
+        ranges = bounded_ranges(cluster, options)
+        ids = {tp.topic: cluster.topic_id(tp.topic) for tp in ranges}
         planned = [
-            fetch.ReadTask(pieces, self._columns, options.settings, options.fail_on_data_loss)
+            fetch.ReadTask(pieces, self._columns, options.settings, options.fail_on_data_loss, ids)
             for pieces in tasks(ranges, options)
         ]
         return [TaskPartition(task) for task in planned] or [TaskPartition(None)]

@@ -19,6 +19,7 @@ from kohort.protocol.messages import DescribeConfigsRequest, ListOffsetsRequest,
 from kohort.protocol.uuids import ZERO_UUID, to_base64
 from kohort.spark.connection import POOL, Pool
 from kohort.spark.options import OptionError, Subscription
+from kohort.spark.waiting import Waiting
 
 log = logging.getLogger("kohort.spark")
 
@@ -45,11 +46,13 @@ class Retry:
         self._deadline = time.monotonic() + limit / 1000
         self._pause = config["retry.backoff.ms"] / 1000
         self._longest = config["retry.backoff.max.ms"] / 1000
+        self._waiting = Waiting("brokers " + ",".join(f"{host}:{port}" for host, port in config["bootstrap.servers"]))
 
     def wait(self, cause: Exception) -> None:
         """Pause before the next attempt; raises `cause` where there is no time for one."""
         if time.monotonic() + self._pause > self._deadline:
             raise cause
+        self._waiting.says(str(cause))
         time.sleep(self._pause)
         self._pause = min(self._pause * 2, self._longest)
 
@@ -67,6 +70,7 @@ class Cluster:
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
@@ -86,6 +90,10 @@ class Cluster:
     def topic_id(self, topic: str) -> str:
         """As last seen, in Kafka's base64; "" where the topic, or its id (before Kafka 2.8), is not known."""
         return self._topic_ids.get(topic, "")
+
+    def partition_count(self, topic: str) -> int:
+        """As last seen; 0 where there is no such topic."""
+        return self._counts.get(topic, 0)
 
     def leader(self, partition: TopicPartition) -> tuple[str, int]:
         """Where to fetch a partition from. Raises TopicGone, or LEADER_NOT_AVAILABLE while there is none."""
@@ -110,6 +118,7 @@ class Cluster:
         for topic in response.topics:
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._topic_ids.pop(topic.name, None)
+                self._counts.pop(topic.name, None)
                 continue
             if topics is None and topic.is_internal:
                 continue
@@ -117,6 +126,7 @@ class Cluster:
                 raise KafkaError(
                     ErrorCode.of(topic.error_code), f"topic {topic.name}: {ErrorCode.of(topic.error_code).message}"
                 )
+            self._counts[topic.name] = len(topic.partitions)
             if topic.topic_id != ZERO_UUID:
                 self._topic_ids[topic.name] = to_base64(topic.topic_id)
             for partition in topic.partitions:

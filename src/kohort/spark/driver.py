@@ -1,8 +1,7 @@
 """A streaming query's planner: which offsets the next batch holds, and when what has been read is committed.
 
 Everything below the `start` that Spark passes to `latest_offset` is durable, and is committed to the group right there.
-A partition's position after an assignment comes from the group's commit, from the checkpoint where that commit is this
-query's own and older, or from startingOffsets where there is neither.
+Where a partition is taken up after an assignment is decided in beginnings.py, from what is asked for here.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kohort.client.errors import RebalanceInProgressError
@@ -18,18 +18,23 @@ from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_lis
 from kohort.protocol.errors import KafkaError
 from kohort.spark import planning
 from kohort.spark.accounting import DataLossError
-from kohort.spark.cluster import is_transient
+from kohort.spark.beginnings import Beginning, Evidence, group_began, notes_of, take_up
+from kohort.spark.cluster import is_transient, resolve_topics
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
 from kohort.spark.membership import Membership
-from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, nested, share
+from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, TopicNote, nested, share
 from kohort.spark.options import ReadOptions
+from kohort.spark.tags import CommitTag
+from kohort.spark.waiting import Waiting
 
 log = logging.getLogger("kohort.spark")
 
-FIRST_ASSIGNMENT_SECONDS = 30
-COMMIT_SECONDS = 5
+COMMIT_SECONDS = 5.0
 COMMIT_RETRY_SECONDS = 0.05
+TOPICS_AGE_SECONDS = 1.0
+"""How old what is known of topics may be when a batch is planned."""
+PAUSE_SECONDS = 0.05
 
 
 class QueryDriver:
@@ -38,14 +43,19 @@ class QueryDriver:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._cluster = cluster_for(options.settings)
+        self._config = options.config()
         self.holdings = Holdings()
         self._membership = Membership(options, self.holdings)
+        self._membership.metadata_of = self._metadata_of
         self._query = uuid.uuid4().hex[:16]
+        self._topics: dict[str, TopicNote] | None = None
+        self._looked_at = 0.0
         self._targets: dict[TopicPartition, int] | None = None
         self._ends: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
         self._known_ends: dict[TopicPartition, int] = {}
         self._missing: dict[TopicPartition, tuple[float, int]] = {}
+        self._waiting = Waiting(f"group {options.group_id}")
         self._waited = False
 
     def start(self) -> None:
@@ -57,30 +67,90 @@ class QueryDriver:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def initial_offset(self) -> dict[str, Any]:
-        """No partition yet: each is taken up where the group stands when it is first assigned."""
-        return StreamOffset(self._query, {}).to_json()
+        """No partition yet: each is taken up where the group stands when it is first assigned.
+
+        What is there now is noted: what comes later is new, and is read from its first record.
+        """
+        return StreamOffset(self._query, {}, self._begin()).to_json()
+
+    def _begin(self) -> dict[str, TopicNote]:
+        """The topics as they are when the query, or the first run of it that keeps ids, begins."""
+        if self._topics is None:
+            partitions = self._cluster.partitions_of(self._options.subscription)
+            planning.check_named(self._options.starting, partitions, "starting")
+            ids = {tp.topic: self._cluster.topic_id(tp.topic) for tp in partitions}
+            self._topics = notes_of(partitions, ids)
+        return self._topics
 
     def stop_at_present_end(self) -> None:
         """Trigger.AvailableNow: read what is there now. Any member may own a partition later, so all are noted."""
-        partitions = self._cluster.partitions_of(self._options.subscription)
+        partitions = resolve_topics(self._cluster, self._options.subscription)
+        if not partitions:
+            log.warning("%s matches no topic: there is nothing to read", self._options.subscription)
         self._targets = self._log_ends(partitions)
 
     def latest_offset(self, start_json: dict[str, Any], limit: int | None) -> dict[str, Any]:
-        start = StreamOffset.from_json(start_json)
-        self._query = start.query
+        start = self._resume(StreamOffset.from_json(start_json))
         self._membership.check()
         self.holdings.finish(start.ranges)
-        self._wait_for_first_assignment()
-        try:
-            planned = self._next_batch(start, limit)
-        except KafkaError as error:
-            if self._targets is not None or not is_transient(error):
-                raise
-            log.warning("no batch can be planned now, trying again: %s", error)
-            return start_json
+        planned = self._next_of_stream(start, limit) if self._targets is None else self._next_to_targets(start, limit)
         if not any(stop > first for first, stop in planned.values()):
             return start_json
-        return StreamOffset(self._query, planned).to_json()
+        return StreamOffset(self._query, planned, dict(self._topics or {})).to_json()
+
+    def _resume(self, start: StreamOffset) -> StreamOffset:
+        self._query = start.query
+        if start.topics is None:
+            # Of a version that kept no ids: the offsets are of whatever topics there are.
+            began = {topic: TopicNote("", note.began) for topic, note in self._begin().items()}
+            return replace(start, topics=began)
+        if self._topics is None:
+            self._topics = dict(start.topics)
+        return start
+
+    def _next_of_stream(self, start: StreamOffset, limit: int | None) -> Ranges:
+        """Nothing where there is nothing to read now, or it cannot be said: then the reason is told."""
+        try:
+            self._look()
+            self._wait_for_first_assignment()
+            planned = self._next_batch(start, limit)
+        except KafkaError as error:
+            if not is_transient(error):
+                raise
+            self._waiting.says(f"no batch can be planned now, trying again: {error}")
+            return {}
+        if not any(stop > first for first, stop in planned.values()):
+            self._waiting.says(self._what_is_missing() or self._unsettled())
+        else:
+            self._waiting.is_over()
+        return planned
+
+    def _next_to_targets(self, start: StreamOffset, limit: int | None) -> Ranges:
+        """AvailableNow. The query ends where nothing is planned: only when all it owns has been read and committed."""
+        seconds = self._config["max.poll.interval.ms"] / 1000
+        deadline = time.monotonic() + seconds
+        while True:
+            self._membership.check()
+            try:
+                before = self.holdings.assignments
+                self._look()
+                planned = self._next_batch(start, limit) if before else {}
+                if any(stop > first for first, stop in planned.values()):
+                    self._waiting.is_over()
+                    return planned
+                unsettled = self._unsettled() or self._awaited_partitions()
+                if unsettled is None and self.holdings.assignments == before:
+                    return {}
+            except KafkaError as error:
+                if not is_transient(error):
+                    raise
+                unsettled = str(error)
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"not everything could be read, and max.poll.interval.ms ({seconds:.0f} s) has passed: {unsettled}"
+                )
+            self._waiting.says(unsettled)
+            time.sleep(PAUSE_SECONDS)
 
     def _next_batch(self, start: StreamOffset, limit: int | None) -> Ranges:
         self._resolve_new(start)
@@ -97,13 +167,92 @@ class QueryDriver:
         return planning.tasks(end.ranges, self._options)
 
     def report(self) -> dict[str, Any] | None:
-        """For the query's progress: the end of every owned log as last seen, and the lag behind it."""
+        """For the query's progress: the end of every owned log as last seen, the lag behind it, what is waited for."""
         positions = self.holdings.positions()
         ends = {tp: end for tp, end in self._ends.items() if tp in positions}
-        if not ends:
+        if not ends and self._waiting.reason is None:
             return None
         lag = {tp: max(end - max(self._reached.get(tp, 0), positions[tp]), 0) for tp, end in ends.items()}
-        return {"offsets": nested(ends), "lag": nested(lag), "totalLag": sum(lag.values())}
+        report = {"offsets": nested(ends), "lag": nested(lag), "totalLag": sum(lag.values())}
+        return report if self._waiting.reason is None else {**report, "waiting": self._waiting.reason}
+
+    # -- what is waited for --------------------------------------------------------------------------------------------
+
+    def _wait_for_first_assignment(self) -> None:
+        """Not to return before it without need: to Spark, nothing planned means that nothing is left to read."""
+        seconds = self._config["max.poll.interval.ms"] / 1000
+        deadline = time.monotonic() + seconds
+        while not self._waited:
+            self._waited = self._membership.wait_for_assignment(1.0)
+            if not self._waited:
+                self._waiting.says(self._unsettled())
+                if time.monotonic() > deadline:
+                    return
+
+    def _unsettled(self) -> str | None:
+        """Why it cannot be said yet what this query has to read."""
+        if not self.holdings.assignments:
+            return f"the group has assigned nothing yet ({self._membership.state})"
+        if not self._membership.settled:
+            return f"the group rebalances ({self._membership.state})"
+        if unresolved := self.holdings.unresolved():
+            return f"it is not known where to read {partition_list(unresolved)}"
+        if self._missing:
+            return f"{partition_list(self._missing)} cannot be found"
+        if uncommitted := self.holdings.uncommitted():
+            return f"{partition_list(uncommitted)} cannot be committed"
+        return None
+
+    def _awaited_partitions(self) -> str | None:
+        """A cooperative group takes a second round: the others give partitions up in the first."""
+        if not self._waited:
+            self._waited = True
+            self._membership.wait_for_partitions(3 * self._config["heartbeat.interval.ms"] / 1000)
+            return "partitions that others have to give up first"
+        return None
+
+    def _what_is_missing(self) -> str | None:
+        subscription = self._options.subscription
+        if missing := [topic for topic in subscription.topics if not self._cluster.partition_count(topic)]:
+            return f"topic {', '.join(missing)} does not exist, waiting for it"
+        if subscription.pattern is not None and not self.holdings.owned():
+            return f"no partition of a topic that {subscription} matches is assigned to this query, waiting for one"
+        return None
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """At the topics: one that was deleted and created again has another id."""
+        now = time.monotonic()
+        if now - self._looked_at < TOPICS_AGE_SECONDS and not self.holdings.unresolved():
+            return
+        topics = {tp.topic for tp in self.holdings.owned()} | set(self._options.subscription.topics)
+        if topics:
+            self._cluster.refresh(topics)
+        self._looked_at = now
+        for topic in sorted({tp.topic for tp in self.holdings.known()}):
+            before, present = self._begin().get(topic, TopicNote()).topic_id, self._cluster.topic_id(topic)
+            if before and present and before != present:
+                self._created_again(topic, before)
+
+    def _created_again(self, topic: str, before: str) -> None:
+        partitions = {tp for tp in self.holdings.known() if tp.topic == topic}
+        starts = self._cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        self._lost(_created_again(topic, before, self._cluster.topic_id(topic)))
+        self._take_note(topic, 0)
+        for tp in partitions & starts.keys():
+            self._known_ends.pop(tp, None)
+            self._begin_again(tp)
+            self.holdings.move(tp, starts[tp] or 0)
+
+    def _begin_again(self, tp: TopicPartition) -> None:
+        """AvailableNow: of a topic that is another by now, everything is to be read."""
+        if self._targets is not None:
+            self._targets |= self._log_ends([tp])
+
+    def _take_note(self, topic: str, began: int) -> None:
+        assert self._topics is not None
+        self._topics[topic] = TopicNote(self._cluster.topic_id(topic), began)
 
     # -- planning ------------------------------------------------------------------------------------------------------
 
@@ -125,13 +274,19 @@ class QueryDriver:
 
     def _stop(self, tp: TopicPartition, position: int) -> int:
         end = self._ends[tp]
-        return end if self._targets is None else min(end, self._targets.get(tp, position))
+        if self._targets is None:
+            return end
+        target = self._targets.get(tp, position)
+        if end < target:
+            self._lost(f"{tp} ends at {end}, before the end {target} that it had when this query began")
+            self._targets[tp] = end
+        return min(end, target)
 
-    def _log_ends(self, partitions: Any) -> dict[TopicPartition, int]:
-        if not partitions:
+    def _log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, LATEST)
+        if not wanted:
             return {}
-        committed_only = self._options.read_committed
-        ends = self._cluster.list_offsets(dict.fromkeys(partitions, LATEST), committed_only=committed_only)
+        ends = self._cluster.list_offsets(wanted, committed_only=self._options.read_committed)
         return {tp: end or 0 for tp, end in ends.items()}
 
     def _note_missing(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -156,8 +311,7 @@ class QueryDriver:
 
     def _truncated(self, tp: TopicPartition, position: int) -> int:
         start = self._cluster.list_offsets({tp: EARLIEST}).get(tp) or 0
-        end = self._ends[tp]
-        self._lost(f"{tp} ends at {end}, before the position {position}: it was truncated or created anew")
+        self._lost(f"{tp} ends at {self._ends[tp]}, before the position {position}: its end was cut off")
         self.holdings.move(tp, start)
         return start
 
@@ -168,75 +322,86 @@ class QueryDriver:
 
     # -- positions after an assignment ---------------------------------------------------------------------------------
 
-    def _wait_for_first_assignment(self) -> None:
-        """Once, and longer where the query would end without one (AvailableNow)."""
-        if self._waited:
-            return
-        config = self._options.config()
-        if self._targets is None:
-            self._waited = self._membership.wait_for_assignment(FIRST_ASSIGNMENT_SECONDS)
-            return
-        if not self._membership.wait_for_assignment(config["max.poll.interval.ms"] / 1000):
-            raise TimeoutError(
-                f"group {self._options.group_id} assigned nothing within max.poll.interval.ms: {self._membership.state}"
-            )
-        # A cooperative group takes a second round: the others give partitions up in the first.
-        self._membership.wait_for_partitions(3 * config["heartbeat.interval.ms"] / 1000)
-        self._waited = True
-
     def _resolve_new(self, start: StreamOffset) -> None:
         new = self.holdings.unresolved()
         if not new:
             return
         starts = self._cluster.list_offsets(dict.fromkeys(new, EARLIEST))
         new = frozenset(tp for tp in new if tp in starts)
-        committed = self._membership.committed(new, COMMIT_SECONDS)
-        if committed is None:
+        commits = self._commits_of(new, start)
+        if commits is None:
             return
-        positions = {tp: self._position(tp, committed.get(tp), start.next_offset(tp)) for tp in new}
-        fresh = [tp for tp, position in positions.items() if position is None]
-        ends = self._log_ends(fresh)
-        begin = planning.resolve(
-            self._cluster, self._options.starting, {tp: (starts[tp] or 0, ends[tp]) for tp in fresh if tp in ends}
-        )
-        known = {tp: position for tp, position in positions.items() if position is not None} | begin
-        for tp, position in known.items():
-            if position < (starts[tp] or 0):
-                self._lost(f"{tp}: offsets [{position}, {starts[tp]}) were deleted before they were read (retention)")
-                known[tp] = starts[tp] or 0
-        self.holdings.resolve(known, {tp: at.offset if at else None for tp, at in committed.items()})
+        known: dict[TopicPartition, int] = {}
+        as_asked: list[TopicPartition] = []
+        for tp in sorted(new):
+            evidence = Evidence(self._query, self._cluster.topic_id(tp.topic), start, commits)
+            at = take_up(tp, evidence)
+            if at is Beginning.AS_ASKED:
+                as_asked.append(tp)
+            elif isinstance(at, Beginning):
+                known[tp] = self._first_record(tp, at, start, starts[tp] or 0)
+            else:
+                known[tp] = self._not_before(tp, at, starts[tp] or 0)
+            began = group_began(tp.topic, evidence)
+            self._take_note(tp.topic, self._began(tp.topic) if began is None else began)
+        ends = self._log_ends(as_asked)
+        limits = {tp: (starts[tp] or 0, ends[tp]) for tp in as_asked if tp in ends}
+        known |= {
+            tp: self._not_before(tp, at, limits[tp][0])
+            for tp, at in planning.resolve(self._cluster, self._options.starting, limits).items()
+        }
+        self.holdings.resolve(known, {tp: at.offset if at else None for tp, at in commits.items()})
 
-    def _position(self, tp: TopicPartition, group: OffsetAndMetadata | None, checkpoint: int | None) -> int | None:
-        """Where to read on; None where neither the group nor the checkpoint knows."""
-        if group is None or checkpoint is None or group.offset == checkpoint:
-            return checkpoint if group is None else group.offset
-        own = group.metadata == self.tag
-        if own and group.offset < checkpoint:
-            log.info(
-                "%s: this query's last commit %d had not followed its checkpoint, going on at %d",
-                tp, group.offset, checkpoint,
-            )  # fmt: skip
-            return checkpoint
-        who = "a later run of this query" if own else "another member or an operator"
-        log.warning(
-            "%s: the checkpoint says %d, but %s has moved the group to %d since, which wins",
-            tp, checkpoint, who, group.offset,
-        )  # fmt: skip
-        return group.offset
+    def _commits_of(
+        self, new: frozenset[TopicPartition], start: StreamOffset
+    ) -> dict[TopicPartition, OffsetAndMetadata | None] | None:
+        """Of new partitions and, where one has none, of all of its topic; None while the group cannot say."""
+        commits = self._membership.committed(new, COMMIT_SECONDS)
+        if commits is None:
+            return None
+        topics = {tp.topic for tp in new if commits.get(tp) is None and start.next_offset(tp) is None}
+        others = [
+            tp
+            for topic in sorted(topics)
+            for number in range(self._cluster.partition_count(topic))
+            if (tp := TopicPartition(topic, number)) not in commits
+        ]
+        if others:
+            more = self._membership.committed(others, COMMIT_SECONDS)
+            return None if more is None else {**more, **commits}
+        return commits
+
+    def _began(self, topic: str) -> int:
+        """How many partitions a topic had when this query began; none where another topic has its name by now."""
+        note, present = self._begin().get(topic, TopicNote()), self._cluster.topic_id(topic)
+        return 0 if note.topic_id and present and note.topic_id != present else note.began
+
+    def _first_record(self, tp: TopicPartition, why: Beginning, start: StreamOffset, first: int) -> int:
+        if why is Beginning.CREATED_AGAIN:
+            before = start.note(tp.topic).topic_id
+            self._lost(_created_again(tp.topic, before, self._cluster.topic_id(tp.topic)))
+            self._begin_again(tp)
+        else:
+            log.info("%s is new to the group, reading it from its first record, %d", tp, first)
+        return first
+
+    def _not_before(self, tp: TopicPartition, position: int, first: int) -> int:
+        if position < first:
+            self._lost(f"{tp}: offsets [{position}, {first}) were deleted before they were read (retention)")
+        return max(position, first)
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
-    @property
-    def tag(self) -> str:
-        """The metadata of this query's commits, by which it knows its own."""
-        return commit_tag(self._query)
+    def _metadata_of(self, tp: TopicPartition) -> str:
+        """Of this query's commits, by which it knows its own, and others which topic they are of."""
+        note = (self._topics or {}).get(tp.topic, TopicNote())
+        return CommitTag(self._query, note.topic_id, note.began).text()
 
     def _commit(self) -> bool:
         """Whether the next batch may begin: not while a rebalance keeps the last one from being committed.
 
         So a crash costs at most one batch to be read again. A cooperative rebalance is over after a heartbeat or two.
         """
-        self._membership.metadata_of = lambda partition: self.tag
         deadline = time.monotonic() + COMMIT_SECONDS
         while offsets := self.holdings.uncommitted():
             error = self._membership.commit(offsets, COMMIT_SECONDS)
@@ -245,11 +410,16 @@ class QueryDriver:
             self._membership.check()
             rebalancing = isinstance(error, RebalanceInProgressError)
             if not rebalancing or time.monotonic() > deadline:
-                log.warning("commit of %s failed and will be tried again: %s", partition_list(offsets), error)
+                why = str(error) or f"the coordinator did not answer within {COMMIT_SECONDS:.0f} s"
+                log.warning("commit of %s failed and will be tried again: %s", partition_list(offsets), why)
                 return not rebalancing
             time.sleep(COMMIT_RETRY_SECONDS)
         return True
 
 
-def commit_tag(query: str) -> str:
-    return f"kohort-spark:{query}"
+def _created_again(topic: str, before: str, now: str) -> str:
+    was = f"it was {before}, is {now}" if before else f"its id is {now}"
+    return (
+        f"topic {topic} was deleted and created again ({was}): offsets of the old one mean nothing in the new one, "
+        "which is to be read from its first record"
+    )

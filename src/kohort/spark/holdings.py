@@ -93,11 +93,17 @@ class Holdings:
         with self._lock:
             return {tp: at for tp, at in self._positions.items() if tp in self._owned and tp not in self._revoking}
 
+    def known(self) -> frozenset[TopicPartition]:
+        """Those with a position, also if they are being revoked."""
+        with self._lock:
+            return frozenset(self._owned & self._positions.keys())
+
     def move(self, partition: TopicPartition, position: int) -> None:
-        """Records before `position` are gone, or the log was created anew."""
+        """Records before `position` are gone, or the log was created anew; what the group has is no use any more."""
         with self._lock:
             if partition in self._positions:
                 self._positions[partition] = position
+                self._committed.pop(partition, None)
 
     def plan(self, ranges: Ranges) -> Ranges:
         """Start a batch with those that are still held; from here on a revocation waits for it."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kohort.client.types import TopicPartition
 
@@ -93,19 +93,37 @@ def nested(numbers: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:
     return topics
 
 
+class TopicNote(NamedTuple):
+    """A topic's id, and how many partitions it had when it was first taken up: those that came later are new.
+
+    No id where the broker is too old to have them. None of its partitions had been there where it is a new topic.
+    """
+
+    topic_id: str = ""
+    began: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """What a query has read: for each partition the range [from, to) of the batch that ends here.
 
     A batch is planned from its end alone, so that a replay needs nothing else. `query` names the checkpoint it is
-    of; commits carry it, which tells a query's own commits from those of other members.
+    of; commits carry it, which tells a query's own commits from those of other members. Offsets are those of topics
+    with the ids in `topics`, which has every topic that was there when the query began or was taken up since.
     """
 
     query: str
     ranges: Ranges
+    topics: Mapping[str, TopicNote] | None = None
+    """None in a checkpoint of a version that kept no ids."""
 
     def to_json(self) -> dict[str, Any]:
-        return {"query": self.query, "offsets": nested({tp: list(span) for tp, span in self.ranges.items()})}
+        value = {"query": self.query, "offsets": nested({tp: list(span) for tp, span in self.ranges.items()})}
+        if self.topics is not None:
+            value["topics"] = {
+                topic: {"id": note.topic_id, "began": note.began} for topic, note in sorted(self.topics.items())
+            }
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
@@ -115,7 +133,10 @@ class StreamOffset:
                 for topic, partitions in value["offsets"].items()
                 for partition, (first, stop) in partitions.items()
             }
-            return cls(str(value["query"]), ranges)
+            topics = {
+                topic: TopicNote(str(note["id"]), int(note["began"])) for topic, note in value.get("topics", {}).items()
+            }
+            return cls(str(value["query"]), ranges, topics if "topics" in value else None)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise ValueError(
                 f"the checkpoint holds {json.dumps(value)}, which this source did not write: "
@@ -125,6 +146,14 @@ class StreamOffset:
     def next_offset(self, partition: TopicPartition) -> int | None:
         span = self.ranges.get(partition)
         return None if span is None else span[1]
+
+    def note(self, topic: str) -> TopicNote:
+        return (self.topics or {}).get(topic, TopicNote())
+
+    def topic_ids(self) -> dict[str, str]:
+        """Of the topics read, where they are known."""
+        topics = {tp.topic for tp in self.ranges}
+        return {topic: topic_id for topic in sorted(topics) if (topic_id := self.note(topic).topic_id)}
 
 
 # -- planning ------------------------------------------------------------------------------------------------------

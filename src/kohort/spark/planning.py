@@ -32,6 +32,8 @@ def bounded_ranges(cluster: Cluster, options: ReadOptions) -> Ranges:
     partitions = resolve_topics(cluster, options.subscription)
     _check_covers(options.starting, partitions, "starting")
     _check_covers(options.ending, partitions, "ending")
+    check_named(options.starting, partitions, "starting")
+    check_named(options.ending, partitions, "ending")
     committed_only = options.read_committed
     starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), committed_only=committed_only)
@@ -77,16 +79,20 @@ def _resolve_times(
 
 
 def _check_covers(spec: OffsetSpec, partitions: Iterable[TopicPartition], side: str) -> None:
-    """What is given one by one must name every partition and no other, as in Spark's own source."""
+    """What is given one by one must name every partition, as in Spark's own source."""
     if spec.is_everywhere:
         return
     option = f"{side}Offsets" + ("ByTimestamp" if spec.kind == "timestamp" else "")
-    partitions = set(partitions)
-    missing, foreign = sorted(partitions - set(spec.by_partition)), sorted(set(spec.by_partition) - partitions)
+    missing = sorted(set(partitions) - set(spec.by_partition))
     if missing:
         hint = ", -1 is latest, -2 earliest" if spec.kind == "offset" else ""
         raise OptionError(f"{option} has nothing for {partition_list(missing)}: name every partition{hint}")
-    if foreign:
+
+
+def check_named(spec: OffsetSpec, partitions: Iterable[TopicPartition], side: str) -> None:
+    """What is given one by one must be of partitions that there are."""
+    if foreign := sorted(set(spec.by_partition) - set(partitions)):
+        option = f"{side}Offsets" + ("ByTimestamp" if spec.kind == "timestamp" else "")
         raise OptionError(f"{option} names {partition_list(foreign)}, which this read does not cover")
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from kohort.spark import fetch, worker
 from kohort.spark.batch import TaskPartition
+from kohort.spark.offsets import StreamOffset
 from kohort.spark.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._driver is None else self._driver.report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        options = self._options
+        options, ids = self._options, StreamOffset.from_json(end).topic_ids()
         planned = self._started().tasks(end)
         tasks = (
-            fetch.ReadTask(pieces, self._columns, options.settings, options.fail_on_data_loss) for pieces in planned
+            fetch.ReadTask(pieces, self._columns, options.settings, options.fail_on_data_loss, ids)
+            for pieces in planned
         )
         return [TaskPartition(task) for task in tasks]
 
