@@ -46,7 +46,11 @@ class Query:
         self.options = parse_read_options(given, "stream")
         self.driver = QueryDriver(self.options)
         self.driver.start()
-        self.offset = checkpoint or self.driver.initial_offset()
+        try:
+            self.offset = checkpoint or self.driver.initial_offset()
+        except BaseException:
+            self.driver.stop("it has failed")
+            raise
         self.planned: dict[str, Any] | None = None
         self.rows: list[tuple[str, int, int, str]] = []
 
@@ -121,6 +125,10 @@ def unique(prefix: str = "g") -> str:
     return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
+def numbers(first: int, stop: int) -> list[str]:
+    return [str(number) for number in range(first, stop)]
+
+
 def produce(
     servers: str, topic: str, values: list[str], partition: int | None = None, client: dict[str, str] | None = None
 ) -> None:
@@ -158,6 +166,12 @@ def grow(servers: str, topic: str, partitions: int) -> None:
 def delete(servers: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_topics([topic])[topic].result(30)
+
+
+def create_again(servers: str, topic: str, partitions: int = 2) -> None:
+    delete(servers, topic)
+    until(lambda: topic not in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics)
+    create(servers, topic, partitions)
 
 
 def commit(servers: str, group: str, topic: str, offsets: dict[int, int]) -> None:

@@ -11,13 +11,9 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from spark.query import committed, create, members, produce, unique, until
+from spark.query import committed, create, members, numbers, produce, unique, until
 
 RUNNER = "python_streaming_source_runner"
-
-
-def numbers(first: int, stop: int) -> list[str]:
-    return [str(number) for number in range(first, stop)]
 
 
 def driver_processes() -> set[int]:

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 import kohort
 from kohort.spark import driver, waiting
 from kohort.spark.accounting import DataLossError
-from spark.query import Query, commit, committed, create, delete, grow, produce, stopping, unique, until
+from spark.query import Query, commit, committed, create, delete, grow, numbers, produce, stopping, unique, until
 
 
 @pytest.fixture
@@ -18,10 +18,6 @@ def topic(servers: str) -> str:
     name = unique("orders")
     create(servers, name)
     return name
-
-
-def numbers(first: int, stop: int) -> list[str]:
-    return [str(number) for number in range(first, stop)]
 
 
 # -- where a query starts ------------------------------------------------------------------------------------------

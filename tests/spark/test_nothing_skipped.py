@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import AdminClient
 
 import kohort
 from kohort.client.types import TopicPartition
@@ -18,7 +17,19 @@ from kohort.protocol.errors import ErrorCode
 from kohort.spark import fetch
 from kohort.spark.accounting import DataLossError
 from kohort.spark.options import OptionError
-from spark.query import Query, commit, committed, create, delete, grow, produce, stopping, unique, until
+from spark.query import (
+    Query,
+    commit,
+    committed,
+    create,
+    create_again,
+    grow,
+    numbers,
+    produce,
+    stopping,
+    unique,
+    until,
+)
 
 
 @pytest.fixture
@@ -32,16 +43,6 @@ def topic(servers: str) -> str:
 def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     with caplog.at_level(logging.INFO, "kohort.spark"):
         yield caplog
-
-
-def numbers(first: int, stop: int) -> list[str]:
-    return [str(number) for number in range(first, stop)]
-
-
-def create_again(servers: str, topic: str, partitions: int = 2) -> None:
-    delete(servers, topic)
-    until(lambda: topic not in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics)
-    create(servers, topic, partitions)
 
 
 # -- topics that grow ------------------------------------------------------------------------------------------------
