@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import kohort
+import kohort.spark
 
 BROKER = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100, "num.partitions": 4}
 
@@ -20,3 +22,10 @@ def broker() -> Iterator[kohort.Broker]:
 @pytest.fixture
 def servers(broker: kohort.Broker) -> str:
     return broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    session = kohort.spark.session("tests", "local[2]", {"spark.driver.memory": "512m", "spark.log.level": "ERROR"})
+    yield session
+    session.stop()

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import kohort.spark
 from spark.query import committed, create, members, produce, unique
 from spark.streams import numbers, share_and_take_over
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    session = kohort.spark.session("tests", "local[2]", {"spark.driver.memory": "512m", "spark.log.level": "ERROR"})
-    yield session
-    session.stop()
 
 
 # -- bounded reads and sinks ---------------------------------------------------------------------------------------

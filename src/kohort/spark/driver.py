@@ -19,6 +19,7 @@ from kohort.protocol.errors import KafkaError
 from kohort.spark import planning
 from kohort.spark.accounting import DataLossError
 from kohort.spark.beginnings import Beginning, Evidence, group_began, notes_of, take_up
+from kohort.spark.checkpoint import last_finished
 from kohort.spark.cluster import is_transient, resolve_topics
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
@@ -49,6 +50,7 @@ class QueryDriver:
         self._membership.metadata_of = self._metadata_of
         self._query = uuid.uuid4().hex[:16]
         self._topics: dict[str, TopicNote] | None = None
+        self._in_flight: StreamOffset | None = None
         self._looked_at = 0.0
         self._targets: dict[TopicPartition, int] | None = None
         self._ends: dict[TopicPartition, int] = {}
@@ -62,7 +64,22 @@ class QueryDriver:
         self._membership.start()
 
     def stop(self, reason: str) -> None:
+        """Commits what is durable, as far as that is known, and leaves the group."""
+        self._finish_what_the_checkpoint_has()
         self._membership.stop(reason)
+
+    def _finish_what_the_checkpoint_has(self) -> None:
+        """Spark's last word on a batch comes with the plan of the next, for which there may be no time any more."""
+        location = self._options.checkpoint_location
+        if location is None or self._in_flight is None:
+            return
+        try:
+            finished = last_finished(location, self._query)
+        except Exception as error:
+            log.warning("checkpointLocation=%s cannot be read, the last batch may be read again: %s", location, error)
+            return
+        if finished == self._in_flight:
+            self.holdings.finish(finished.ranges)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
@@ -95,8 +112,10 @@ class QueryDriver:
         self.holdings.finish(start.ranges)
         planned = self._next_of_stream(start, limit) if self._targets is None else self._next_to_targets(start, limit)
         if not any(stop > first for first, stop in planned.values()):
+            self._in_flight = None
             return start_json
-        return StreamOffset(self._query, planned, dict(self._topics or {})).to_json()
+        self._in_flight = StreamOffset(self._query, planned, dict(self._topics or {}))
+        return self._in_flight.to_json()
 
     def _resume(self, start: StreamOffset) -> StreamOffset:
         self._query = start.query
@@ -162,7 +181,7 @@ class QueryDriver:
 
     def tasks(self, end_json: Mapping[str, Any]) -> list[tuple[Piece, ...]]:
         """The tasks of a batch, from its end alone: the same for a batch of an earlier run."""
-        end = StreamOffset.from_json(end_json)
+        end = self._in_flight = StreamOffset.from_json(end_json)
         self.holdings.replay(end.ranges)
         return planning.tasks(end.ranges, self._options)
 

@@ -40,6 +40,7 @@ READ_OPTIONS: dict[str, str] = {
     "maxRecordsPerPartition": "A task reads at most so many offsets: larger ranges are split.",
     "failOnDataLoss": "true (the default): fail where records are gone before they were read; false: log and go on.",
     "includeHeaders": "Add the column headers.",
+    "checkpointLocation": "Streams only: the query's, once more: a batch that is finished when it stops is committed.",
 }
 WRITE_OPTIONS: dict[str, str] = {
     "topic": "The topic to write to; wins over a column named topic.",
@@ -109,6 +110,7 @@ class ReadOptions:
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    checkpoint_location: str | None = None
     given: frozenset[str] = field(default_factory=frozenset)
 
     def config(self) -> Config:
@@ -148,6 +150,7 @@ def parse_read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
         max_records_per_partition=_count(own, "maxRecordsPerPartition"),
         fail_on_data_loss=_flag(own, "failOnDataLoss", True),
         include_headers=_flag(own, "includeHeaders", False),
+        checkpoint_location=own.get("checkpointLocation"),
         given=frozenset(own) | frozenset(settings),
     )
     _check_task_limits(parsed)
@@ -218,6 +221,8 @@ def _check_mode(own: Mapping[str, str], settings: Mapping[str, str], mode: Mode)
             raise OptionError(f"{name} is for streams (spark.readStream); a bounded read joins no group")
     if "maxOffsetsPerTrigger" in own:
         raise OptionError("maxOffsetsPerTrigger is for streams; use maxRecordsPerPartition to get smaller tasks")
+    if "checkpointLocation" in own:
+        raise OptionError("checkpointLocation is for streams; a bounded read has no checkpoint")
 
 
 def _only_one(own: Mapping[str, str], *names: str) -> str | None:

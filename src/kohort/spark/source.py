@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 import kohort
 from kohort.spark import shipping
-from kohort.spark.options import includes_headers, parse_read_options, parse_write_options
+from kohort.spark.options import OptionError, includes_headers, parse_read_options, parse_write_options
 from kohort.spark.schema import check_schema, full_schema
 
 
@@ -40,9 +40,12 @@ class KohortDataSource(DataSource):
         return BatchReader(parse_read_options(self.options, "batch"), check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from kohort.spark.stream import StreamReader
+        from kohort.spark.stream import RefusingReader, StreamReader
 
-        return StreamReader(parse_read_options(self.options, "stream"), check_schema(schema))
+        try:
+            return StreamReader(parse_read_options(self.options, "stream"), check_schema(schema))
+        except OptionError as error:
+            return RefusingReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from kohort.spark.sink import BatchWriter, check_columns

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from kohort.spark import fetch, worker
 from kohort.spark.batch import TaskPartition
 from kohort.spark.offsets import StreamOffset
-from kohort.spark.options import ReadOptions
+from kohort.spark.options import OptionError, ReadOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,6 +85,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._driver is not None:
             self._driver.stop("the query has ended")
             self._driver = None
+
+
+class RefusingReader(DataSourceStreamReader):
+    """Stands for a reader whose options are wrong. Spark 4.3 hides what is raised while it makes a stream's reader (an
+    UnboundLocalError of its own covers it), and shows what a reader raises."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
 
 
 def leave_on_sigterm() -> None:

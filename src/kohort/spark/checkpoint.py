@@ -1,0 +1,54 @@
+"""What a query's checkpoint says is finished: Spark's commit log, read where the user has said where it is.
+
+Spark tells a source that a batch is durable only when it plans the next one. The commit log has it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from kohort.spark.offsets import StreamOffset
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_OFFSETS, _COMMITS = "offsets", "commits"
+
+
+def last_finished(location: str, query: str) -> StreamOffset | None:
+    """Where the last finished batch ended in the source that is `query`; None where no batch has finished yet."""
+    files, root = _place(location)
+    number = _last_number(files, f"{root}/{_COMMITS}")
+    if number is None:
+        return None
+    with files.open_input_stream(f"{root}/{_OFFSETS}/{number}") as stream:
+        lines = stream.read().decode().splitlines()
+    return next((end for line in lines if (end := _of(line, query)) is not None), None)
+
+
+def _place(location: str) -> tuple[FileSystem, str]:
+    from pyarrow import fs
+
+    if "://" in location or location.startswith("file:"):
+        uri = location if not location.startswith("file:/") or "://" in location else f"file://{location[5:]}"
+        files, root = fs.FileSystem.from_uri(uri)
+        return files, root.rstrip("/")
+    return fs.LocalFileSystem(), location.rstrip("/")
+
+
+def _last_number(files: FileSystem, folder: str) -> int | None:
+    from pyarrow import fs
+
+    entries = files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return max((int(entry.base_name) for entry in entries if entry.base_name.isdigit()), default=None)
+
+
+def _of(line: str, query: str) -> StreamOffset | None:
+    """A batch's file has a line for each source of the query, and some that are no source's."""
+    with contextlib.suppress(ValueError):
+        value: Any = json.loads(line)
+        if isinstance(value, dict) and value.get("query") == query:
+            return StreamOffset.from_json(value)
+    return None
