@@ -88,7 +88,11 @@ class Journal:
     def _apply(self, change: Change, at_ms: int) -> None:
         self.moment += 1
         if isinstance(change, GroupMetadata):
-            self.group(change.group_id).add(self.moment, change.value)
+            past_group = self.group(change.group_id)
+            ended = change.value is None and past_group.now is not None
+            past_group.add(self.moment, change.value)
+            if ended:
+                self._trace.group_removed(change.group_id)
             return
         tp = TopicPartition(change.topic, change.partition)
         past = self.offset(change.group_id, tp)

@@ -46,6 +46,7 @@ class Options:
     loners: int = 0  # groups with one client that is rarely a member
     commit_every_ms: int = 0  # of a loner
     spare_topics: int = 0  # that may be deleted and created again
+    subscribe_to_spares: bool = False
     retention_ms: int = 0  # of offsets; 0 means Kafka's week
     retention_check_ms: int = 1_000
     commit_timeout_ms: int = 5_000

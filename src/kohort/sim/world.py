@@ -186,6 +186,13 @@ class World:
     def partitions(self) -> list[TopicPartition]:
         return [TopicPartition(name, index) for name, count in self.topics.items() for index in range(count)]
 
+    def partitions_there(self) -> list[TopicPartition]:
+        """Of all topics for users, as the broker has them now."""
+        assert self.broker.core is not None
+        by_name = self.broker.core.topics.by_name
+        names = [name for name in (*self.topics, *self.spares) if name in by_name]
+        return [TopicPartition(name, index) for name in names for index in range(by_name[name].count)]
+
     def spare_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(name, index) for name, count in self.spares.items() for index in range(count)]
 
@@ -198,7 +205,7 @@ class World:
         return not self.broker.damaged or partition_for(group_id, OFFSETS_PARTITIONS) not in self.broker.damaged
 
     def random_topics(self, random: Random) -> frozenset[str]:
-        names = sorted(self.topics)
+        names = sorted(self.topics) + (sorted(self.spares) if self.options.subscribe_to_spares else [])
         return frozenset(names if random.random() < 0.6 else random.sample(names, random.randint(1, len(names))))
 
     def random_slot(self, random: Random) -> Slot | None:

@@ -80,6 +80,8 @@ class HandOver(Checker):
         """With all faults over, everything that was produced has been processed by every group that subscribes."""
         for member in world.members():
             for tp in member.member.owned:
+                if tp not in world.broker.store.logs:
+                    self.fail(f"{member} still owns {tp}, which was deleted")
                 end = world.broker.store.logs[tp].end_offset
                 below = self._processed_below.get((member.group_id, tp), 0)
                 if below < end:

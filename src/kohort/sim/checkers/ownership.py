@@ -17,19 +17,27 @@ from kohort.sim.trace import Checker
 
 class Ownership(Checker):
     def __init__(self) -> None:
-        self._owners: dict[tuple[str, int], dict[TopicPartition, SimMember]] = {}
+        self._owners: dict[tuple[str, int, int], dict[TopicPartition, SimMember]] = {}
         self._kept_as_it_was: set[str] = set()
+        self._ends: dict[str, int] = {}  # how often a group was removed; its generations then begin anew
+        self._ends_then: dict[tuple[str, int], int] = {}  # the same when a client was told a generation
+
+    def group_removed(self, group_id: str) -> None:
+        self._ends[group_id] = self._ends.get(group_id, 0) + 1
 
     def answered(self, coordinator: Any, call: Any, message: Any, response: Any) -> None:
-        if isinstance(message, JoinGroupRequest) and response.skip_assignment:
-            self._kept_as_it_was.add(message.group_id)
+        if isinstance(message, JoinGroupRequest):
+            self._ends_then[call.client_id, response.generation_id] = self._ends.get(message.group_id, 0)
+            if response.skip_assignment:
+                self._kept_as_it_was.add(message.group_id)
 
     def group_event(self, event: GroupEvent) -> None:
         if isinstance(event, RebalanceCompleted):
             self._kept_as_it_was.discard(event.group_id)
 
     def assigned(self, member: SimMember, partitions: frozenset[TopicPartition], generation_id: int) -> None:
-        owners = self._owners.setdefault((member.group_id, generation_id), {})
+        ends = self._ends_then.get((member.name, generation_id), 0)
+        owners = self._owners.setdefault((member.group_id, ends, generation_id), {})
         for tp in partitions:
             other = owners.setdefault(tp, member)
             if other is not member and other.instance_id != member.instance_id:
@@ -38,7 +46,7 @@ class Ownership(Checker):
     def settled(self, world: Any) -> None:
         for group_id in sorted({slot.member.group_id for slot in world.slots if slot.member}):
             members = [member for member in world.members() if member.group_id == group_id]
-            wanted = {tp for tp in world.partitions() if any(tp.topic in member.topics for member in members)}
+            wanted = {tp for tp in world.partitions_there() if any(tp.topic in member.topics for member in members)}
             owned: dict[TopicPartition, SimMember] = {}
             for member in members:
                 for tp in member.member.owned:
