@@ -99,6 +99,9 @@ def test_the_command_runs_one_seed_and_many():
     one = kohort("--seed", "3", "--minutes", "0.2", "--json")
     assert one.returncode == 0, one.stderr
     assert json.loads(one.stdout)["failure"] is None
+    assert json.loads(one.stdout)["passed"] is True
+    told = kohort("--seed", "3", "--minutes", "0.2").stdout.splitlines()[-1]
+    assert told.startswith("PASS after ") and "CommitDurability" in told
     many = kohort("--seeds", "4", "--minutes", "0.2", "--workers", "2")
     assert many.returncode == 0, many.stderr
     assert "all checkers hold" in many.stdout and "\x1b" not in many.stdout

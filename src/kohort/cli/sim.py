@@ -11,6 +11,7 @@ import typer
 
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, is_terminal, plain_table, print_json
+from kohort.sim import checkers
 from kohort.sim.mutations import MUTATIONS
 from kohort.sim.runner import Result, hunt, run_seed, run_seeds, shrink
 
@@ -55,8 +56,17 @@ def _run_one(seed: int, minutes: float, as_json: bool) -> None:
         print(f"seed {seed}: {result.simulated_seconds:.0f} simulated seconds, {speed:.0f}x real time")
         print(f"  {counted}")
         print(f"  digest {result.digest}")
+        print(_verdict(result))
     if not result.passed:
         _report(result, minutes, as_json)
+
+
+def _verdict(result: Result) -> str:
+    """Pass or fail, after what, and by whose judgement."""
+    faults = f"{result.counts.get('fault', 0)} faults of {len(result.options.faults())} kinds"
+    if result.passed:
+        return f"PASS after {faults}; checked: {', '.join(checker.__name__ for checker in checkers.ALL)}"
+    return f"FAIL after {faults}: {result.failure}"
 
 
 def _run_many(seeds: range, workers: int, minutes: float, as_json: bool) -> None:

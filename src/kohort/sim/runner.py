@@ -38,7 +38,7 @@ class Result:
         return self.failure is None
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"passed": self.passed}
 
 
 def run_seed(seed: int, only: type[Checker] | None = None, **overrides: Any) -> Result:
