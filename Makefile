@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RECIPES := .venv-recipes
 
-.PHONY: demo test test-again lint conformance bench sim soak clean help
+.PHONY: demo test test-again recipes lint conformance bench sim soak clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark"
@@ -13,6 +14,7 @@ help:
 	@echo "make sim          thousands of simulated clusters, each with its own faults"
 	@echo "make soak         ten minutes of real clients and real crashes"
 	@echo "make bench        side by side with Apache Kafka and Spark's own connector (needs a JDK 17+ and Maven)"
+	@echo "make recipes      kohort in tests of FastStream, Quix Streams, Faust, Bytewax, ... (downloads them)"
 	@echo "make lint         ruff, and mypy over src/"
 
 $(READY): pyproject.toml setup.py constraints.txt src/kohort/records/_decode.c
@@ -35,6 +37,14 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+recipes: $(RECIPES)/.ready
+	$(RECIPES)/bin/python -m pytest -q -c /dev/null --rootdir examples -p no:cacheprovider -W ignore examples/recipes examples/control
+
+$(RECIPES)/.ready: pyproject.toml examples/recipes/requirements.txt
+	@test -x $(RECIPES)/bin/python || $(PYTHON) -m venv $(RECIPES)
+	$(RECIPES)/bin/python -m pip install --quiet --disable-pip-version-check --editable . -r examples/recipes/requirements.txt
+	@touch $@
+
 conformance: $(READY)
 	$(BIN)/python -m pytest -m conformance tests/conformance --timeout 1200
 
@@ -48,4 +58,4 @@ bench: $(READY)
 	$(BIN)/python bench/run.py
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(RECIPES) build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
