@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from kohort.client.types import TopicPartition
-from kohort.coordinator.records import OFFSETS_TOPIC, Change, GroupMetadata, OffsetAndMetadata, StoredGroup, decode
+from kohort.coordinator.records import (
+    OFFSETS_TOPIC,
+    Change,
+    GroupMetadata,
+    OffsetAndMetadata,
+    StoredGroup,
+    decode,
+    partition_for,
+)
 from kohort.records.batch import iter_batches, read_records
 
 if TYPE_CHECKING:
@@ -18,7 +26,6 @@ if TYPE_CHECKING:
     from kohort.storage.log import Log
     from kohort.storage.store import Store
 
-Key = tuple[str, TopicPartition]
 Value = TypeVar("Value")
 
 
@@ -58,14 +65,17 @@ class Removal(NamedTuple):
 
 
 class Journal:
+    """A group's records are those of its partition; when the topic grows that may be another one, as in Kafka."""
+
     def __init__(self, store: Store, trace: Trace) -> None:
         self._store = store
         self._trace = trace
-        self.moment = 0  # counts records, over all partitions
+        self.moment = 0  # counts records, over all partitions, and changes of their number
+        self.grown = 0  # the moment in which their number changed
+        self.partitions = 0
         self.read_below: dict[int, int] = {}
-        self.offsets: dict[Key, Past[OffsetAndMetadata]] = {}
-        self.groups: dict[str, Past[StoredGroup]] = {}
-        self._partitions_of: dict[str, set[TopicPartition]] = {}
+        self._offsets: dict[tuple[int, str], dict[TopicPartition, Past[OffsetAndMetadata]]] = {}
+        self._groups: dict[tuple[int, str], Past[StoredGroup]] = {}
 
     def read(self) -> int:
         """Take in what has become durable; returns the moment."""
@@ -74,47 +84,61 @@ class Journal:
             below = self.read_below.get(index, 0)
             if log.high_watermark > below:
                 self.read_below[index] = log.high_watermark
-                self._take_in(log, below, log.high_watermark)
+                self._take_in(index, log, below, log.high_watermark)
             index += 1
+        if index != self.partitions:
+            self._use_partitions(index)
         return self.moment
 
-    def _take_in(self, log: Log, start: int, end: int) -> None:
+    def _use_partitions(self, count: int) -> None:
+        before, self.partitions = self.partitions, count
+        if before:
+            self.moment += 1
+            self.grown = self.moment
+            self._trace.groups_moved(before, count)
+
+    def _take_in(self, index: int, log: Log, start: int, end: int) -> None:
         for view in log.read(start, 1 << 40, max_offset=end):
             for pos, header in iter_batches(view):
                 for record in read_records(view, pos, header):
                     if start <= record.offset < end and record.key is not None:
-                        self._apply(decode(record.key, record.value), record.timestamp)
+                        self._apply(index, decode(record.key, record.value), record.timestamp)
 
-    def _apply(self, change: Change, at_ms: int) -> None:
+    def _apply(self, index: int, change: Change, at_ms: int) -> None:
         self.moment += 1
+        place = (index, change.group_id)
+        group = self._groups.setdefault(place, Past())
         if isinstance(change, GroupMetadata):
-            past_group = self.group(change.group_id)
-            ended = change.value is None and past_group.now is not None
-            past_group.add(self.moment, change.value)
+            ended = change.value is None and group.now is not None
+            group.add(self.moment, change.value)
             if ended:
                 self._trace.group_removed(change.group_id)
             return
         tp = TopicPartition(change.topic, change.partition)
-        past = self.offset(change.group_id, tp)
+        past = self._offsets.setdefault(place, {}).setdefault(tp, Past())
         before = past.now
         past.add(self.moment, change.value)
         if change.value is None and before is not None:
-            group = self.group(change.group_id).now
-            self._trace.offset_removed(Removal(change.group_id, tp, before, group, at_ms))
+            self._trace.offset_removed(Removal(change.group_id, tp, before, group.now, at_ms))
+
+    # What it says.
+
+    def _place(self, group_id: str) -> tuple[int, str]:
+        return partition_for(group_id, self.partitions or 1), group_id
 
     def group(self, group_id: str) -> Past[StoredGroup]:
-        past = self.groups.get(group_id)
-        if past is None:
-            past = self.groups[group_id] = Past()
-        return past
+        return self._groups.get(self._place(group_id)) or Past()
 
     def offset(self, group_id: str, tp: TopicPartition) -> Past[OffsetAndMetadata]:
-        past = self.offsets.get((group_id, tp))
-        if past is None:
-            past = self.offsets[group_id, tp] = Past()
-            self._partitions_of.setdefault(group_id, set()).add(tp)
-        return past
+        return self._offsets.get(self._place(group_id), {}).get(tp) or Past()
 
-    def offsets_of(self, group_id: str) -> Iterator[tuple[TopicPartition, Past[OffsetAndMetadata]]]:
-        for tp in sorted(self._partitions_of.get(group_id, ())):
-            yield tp, self.offsets[group_id, tp]
+    def offsets_of(self, group_id: str) -> list[TopicPartition]:
+        """Every partition for which there ever was one."""
+        return sorted(self._offsets.get(self._place(group_id), ()))
+
+    def group_ids(self) -> list[str]:
+        return [group_id for index, group_id in self._groups if index == self._place(group_id)[0]]
+
+
+def moved(group_id: str, before: int, after: int) -> bool:
+    return partition_for(group_id, before) != partition_for(group_id, after)

@@ -32,7 +32,7 @@ class Slot:
         options = world.options
         self._world = world
         self._index = index
-        self._group_id = group_id
+        self.group_id = group_id
         self._assignors = assignors
         self._instance_id = f"static-{index}" if random.random() < options.static_share else None
         self._manual_commit = random.random() < options.manual_commit_share
@@ -80,7 +80,7 @@ class Slot:
         self.member = SimMember(
             self._world,
             name,
-            self._group_id,
+            self.group_id,
             self._topics,
             self._assignors,
             self._instance_id,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.client.types import TopicPartition
 from kohort.records.batch import iter_batches, read_records
 from kohort.sim.broker import SimBroker
-from kohort.sim.journal import Removal
+from kohort.sim.journal import Removal, moved
 from kohort.sim.trace import Checker, CommitAttempt
+
+if TYPE_CHECKING:
+    from kohort.sim.world import World
 
 
 def contents(broker: SimBroker, tp: TopicPartition) -> list[tuple[int, bytes]]:
@@ -57,9 +60,18 @@ class CommitDurability(Checker):
         self._attempts: dict[tuple[str, TopicPartition], list[CommitAttempt]] = {}
         self._last_acked: dict[tuple[str, TopicPartition], CommitAttempt] = {}
         self._removed_ms: dict[tuple[str, TopicPartition], int] = {}
+        self._moved_ms = -1
+
+    def begin(self, world: World) -> None:
+        self._world = world
 
     def offset_removed(self, removal: Removal) -> None:
         self._removed_ms[removal.group_id, removal.tp] = removal.at_ms
+
+    def groups_moved(self, before: int, after: int) -> None:
+        for key in [key for key in self._last_acked if moved(key[0], before, after)]:
+            del self._last_acked[key]
+        self._moved_ms = self._world.scheduler.now_ms
 
     def commit_sent(self, attempt: CommitAttempt) -> None:
         for tp in attempt.offsets:
@@ -67,6 +79,8 @@ class CommitDurability(Checker):
 
     def commit_acked(self, attempt: CommitAttempt, tp: TopicPartition) -> None:
         last = self._last_acked.get((attempt.group_id, tp))
+        if attempt.sent_ms <= self._moved_ms:
+            return  # perhaps it was stored where nobody looks any more
         if last is None or attempt.number > last.number:
             self._last_acked[attempt.group_id, tp] = attempt
 
@@ -81,11 +95,11 @@ class CommitDurability(Checker):
         self._check(world)
 
     def _check(self, world: Any) -> None:
-        groups = world.broker.core.coordinator.groups
+        coordinator = world.broker.core.coordinator
         for (group_id, tp), acked in self._last_acked.items():
             if not world.is_readable(group_id):
                 continue
-            group = groups.get(group_id)
+            group = coordinator.group(group_id)
             stored = group.offsets.get(tp.topic, {}).get(tp.partition) if group is not None else None
             offset = None if stored is None else stored.committed_offset
             allowed = {

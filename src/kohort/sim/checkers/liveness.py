@@ -24,7 +24,9 @@ class Liveness(Checker):
                 self.fail(f"{member.group_id} is {group.state.value if group else 'gone'}, not Stable")
             if member.member.member_id not in group.members:
                 self.fail(f"{member} believes to be in {member.group_id}, which does not know it")
-        for group_id, group in coordinator.groups.items():
+        for group_id in world.group_ids():
+            if (group := coordinator.group(group_id)) is None:
+                continue
             expected = {member.member.member_id for member in world.members() if member.group_id == group_id}
             if strangers := set(group.members) - expected:
                 self.fail(f"{group_id} still has members that are gone: {sorted(strangers)}")

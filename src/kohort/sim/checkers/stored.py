@@ -57,7 +57,9 @@ class Stored(Checker):
 
     def answered(self, coordinator: Coordinator, call: Call, message: Any, response: Any) -> None:
         if (rule := self._rules.get(type(message))) is not None:
-            rule(self._since.pop(call), call.version, message, response)
+            since = self._since.pop(call)
+            if since >= self._journal.grown:
+                rule(since, call.version, message, response)
 
     # What was asked for.
 
@@ -76,7 +78,7 @@ class Stored(Checker):
                     if p.error_code == NONE:
                         self._shown(since, group_id, tp, p.committed_offset, version)
             if self._asked_for_all(message, version, group_id):
-                for tp, _ in list(self._journal.offsets_of(group_id)):
+                for tp in self._journal.offsets_of(group_id):
                     if tp not in shown:
                         self._shown(since, group_id, tp, -1, version)
 
@@ -118,8 +120,10 @@ class Stored(Checker):
         if response.error_code != NONE:
             return
         listed = {group.group_id for group in response.groups}
-        for group_id, past in self._journal.groups.items():
-            if group_id not in listed and None not in past.since(since) and self._world.is_readable(group_id):
+        for group_id in self._journal.group_ids():
+            if group_id in listed or not self._world.is_readable(group_id):
+                continue
+            if None not in self._journal.group(group_id).since(since):
                 self.fail(f"{group_id} is not listed, its generation is in the log all the time")
 
     # What was changed.
@@ -155,7 +159,7 @@ class Stored(Checker):
             if result.error_code == NONE:
                 if None not in self._journal.group(result.group_id).since(since):
                     self.fail(f"{result.group_id} is said to be deleted, its generation is still in the log")
-                for tp, _ in list(self._journal.offsets_of(result.group_id)):
+                for tp in self._journal.offsets_of(result.group_id):
                     self._gone(since, result.group_id, tp, "DeleteGroups")
 
     def _gone(self, since: int, group_id: str, tp: TopicPartition, api: str) -> None:
