@@ -1,6 +1,7 @@
 """The house keeps its rooms: who may import whom, what the pure packages may not touch, what a broker process loads."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,14 +18,19 @@ MAY_IMPORT = {
     "records": {"protocol"},
     "assignors": set(),
     "coordinator": {"protocol", "records", "assignors"},
+    "insight": {"coordinator", "assignors", "protocol"},
     "storage": {"protocol", "records"},
-    "broker": {"protocol", "records", "coordinator", "storage"},
+    "broker": {"protocol", "records", "coordinator", "insight", "storage"},
     "client": {"protocol", "records", "assignors"},
-    "schemes": {"sim", "broker", "client", "coordinator", "assignors", "protocol"},
     "spark": {"client", "assignors", "records", "protocol"},
-    "history": {"spark", "client", "coordinator", "protocol"},
+    "history": {"spark", "client", "insight", "coordinator", "protocol"},
+    "sim": {"broker", "client", "coordinator", "storage", "assignors", "records", "protocol"},
+    "schemes": {"sim", "broker", "client", "coordinator", "assignors", "protocol"},
+    "testing": {"broker", "client"},
+    "demo": {"spark", "client", "insight", "coordinator", "protocol"},
+    "cli": {"broker", "client", "spark", "history", "insight", "coordinator", "sim", "schemes", "demo", "protocol"},
 }
-PURE = ["protocol", "records", "assignors", "coordinator"]
+PURE = ["protocol", "records", "assignors", "coordinator", "insight"]
 PURE_FILES = ["client/member.py", "client/fetcher.py"]
 IMPURE_MODULES = {"asyncio", "socket", "time", "random", "os", "threading", "selectors", "subprocess", "uvloop"}
 # The C kernel of the columnar decoder is found and loaded by its path.
@@ -43,7 +49,7 @@ SHELL = {
 
 
 def files_of(package):
-    return sorted((SOURCE / package).rglob("*.py"))
+    return sorted((SOURCE / package).rglob("*.py")) or [SOURCE / f"{package}.py"]
 
 
 def imports(path):
@@ -67,6 +73,13 @@ def imports(path):
 
 def relative(path):
     return path.relative_to(SOURCE).as_posix()
+
+
+def test_every_room_is_on_the_map():
+    rooms = {path.stem for path in SOURCE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert rooms - {"__init__", "__pycache__", "py"} == set(MAY_IMPORT)
+    listed = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert set(listed) == set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize("package", sorted(MAY_IMPORT))

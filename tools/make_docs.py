@@ -5,17 +5,23 @@ Whole files, and blocks of files between `<!-- NAME: made by tools/make_docs.py 
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from kohort.broker import metrics, reference
 from kohort.client.config import SETTINGS
 from kohort.client.producer_config import PRODUCER_SETTINGS
+from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.classic import states
 from kohort.coordinator.classic.states import TRANSITIONS, GroupState
+from kohort.coordinator.event_json import TYPES
+from kohort.coordinator.events import GroupEvent, MemberEvent
+from kohort.insight.sentences import told, why
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -77,6 +83,29 @@ def metrics_table() -> str:
     return _table(("name", "labels", ""), ((f"`{name}`", labels, doc) for name, labels, doc in sorted(rows)))
 
 
+def events_table() -> str:
+    common = {field.name for field in fields(GroupEvent)}
+    of_members = {field.name for field in fields(MemberEvent)}
+
+    def row(name: str, kind: type[GroupEvent]) -> tuple[str, str, str]:
+        known = of_members if issubclass(kind, MemberEvent) else common
+        names = [f"`{field.name}`" for field in fields(kind) if field.name not in known]
+        who = ["the member's"] if issubclass(kind, MemberEvent) else []
+        doc = "" if (kind.__doc__ or "").startswith(f"{name}(") else inspect.getdoc(kind) or ""
+        return f"`{name}`", ", ".join(who + names), doc.replace("`", "")
+
+    return _table(("type", "fields beside the common ones", ""), (row(*item) for item in TYPES.items()))
+
+
+def kinds_table() -> str:
+    example = {"said": "because", "state": "Stable", "generation": 7, "timeout_ms": 45_000, "size": 12, "limit": 10}
+    rows = []
+    for kind in CauseKind:
+        cause = Cause(kind, (Who("m-1", "i-1", "carol"),), error="NOT_COORDINATOR", raw="{...}", **example)
+        rows.append((f"`{kind.value}`", why(cause), told(cause) if told(cause) != why(cause) else ""))
+    return _table(("kind", "in a log line, such as", "in `explain`, after the member's name"), rows)
+
+
 def configuration() -> str:
     return "\n".join(
         [
@@ -123,6 +152,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 BLOCKS = {
+    "events.md": {"events": events_table, "kinds": kinds_table},
     "groups.md": {"state diagram": state_diagram, "answers": answers},
     "operating.md": {"metrics": metrics_table},
 }

@@ -34,7 +34,7 @@ def test_a_crash_is_explained_with_its_timeout(k, topic, join):
     until(lambda: len(one.assigned) == 3, "one takes over")
     told = k("groups", "explain", group, "--json").json()
     (cause,) = told["rebalances"][-1]["causes"]
-    assert (cause["kind"], cause["member"]["client_id"], cause["after_ms"]) == ("timed out", "two", 1000)
+    assert (cause["kind"], cause["member"]["client_id"], cause["after_ms"]) == ("timed_out", "two", 1000)
     (finding,) = told["findings"]
     assert finding["kind"] == "session timeout" and "the group noticed after 1 s" in finding["text"]
     text = " ".join(k("groups", "explain", group, "--last", "1").out.split())
@@ -71,7 +71,7 @@ def test_from_the_generations_of_any_kafka(plain):
     told = k("groups", "explain", "g", "--json").json()
     assert told["source"] == "generations" and told["generation"] == one.consumer.group_metadata().generation_id
     kinds = [[(c["kind"], c["member"] and c["member"]["client_id"]) for c in r["causes"]] for r in told["rebalances"]]
-    assert kinds[-2:] == [[("joined", "two")], [("left or timed out", "two")]]
+    assert kinds[-2:] == [[("joined", "two")], [("gone", "two")]]
     text = " ".join(k("groups", "explain", "g").out.split())
     assert "comes from the generations stored in __consumer_offsets. They do not say how somebody left" in text
     one.close()

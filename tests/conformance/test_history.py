@@ -65,7 +65,7 @@ def test_what_a_real_kafka_stored(spark: Any, apache_kafka: ApacheKafka) -> None
     assert member["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}] and last["members"] == []
     events = history.group_events(spark, servers, group)
     told = history.rebalances(events, generations).orderBy("started").toArrow().to_pylist()
-    assert [row["cause"] for row in told] == ["joined", "left or timed out"]
+    assert [row["cause"] for row in told] == ["joined", "gone"]
     skipped = history.skipped_records(spark, servers).toArrow().to_pylist()
     assert {row["reason"] for row in skipped} == {"another kind of record"}
     assert {row["key_type"] for row in skipped} >= {3, 5, 8}, "the records of KIP-848"

@@ -23,15 +23,33 @@ from coordinator.world import World
 from kohort.coordinator import records
 from kohort.coordinator.events import (
     GenerationStarted,
+    GroupEvent,
     GroupLoaded,
+    GroupUnloaded,
+    JoinRefused,
+    MemberFenced,
     MemberIdAssigned,
     MemberJoined,
     MemberRejoined,
+    RebalanceCompleted,
+    RebalanceFailed,
     RebalanceStarted,
+    SyncRefused,
 )
+from kohort.insight.sentences import why_of_event
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 
+WITHOUT_REASON = (
+    GenerationStarted,
+    GroupLoaded,
+    GroupUnloaded,
+    JoinRefused,
+    MemberFenced,
+    RebalanceCompleted,
+    RebalanceFailed,
+    SyncRefused,
+)
 QUIET = (GenerationStarted, GroupLoaded, MemberIdAssigned, MemberJoined, MemberRejoined, RebalanceStarted)
 
 
@@ -301,10 +319,13 @@ class Player:
     def do_story(self, plain: list[str], options: dict[str, str]) -> None:
         for event in self._world.coordinator.story(plain[0] if plain else "g"):
             details = event.to_dict()
-            for dull in ("group_id", "client_host", "client_id", "cause"):
+            for dull in ("group_id", "client_host", "client_id"):
                 details.pop(dull, None)
             details["at_ms"] -= 1_000_000
-            self.out.append(" ".join(str(v) if k == "type" else f"{k}={v}" for k, v in details.items()))
+            if "cause" in details:
+                details["cause"] = reason_of(event)
+            shown = ((name.replace("cause", "reason"), value) for name, value in details.items() if value != "")
+            self.out.append(" ".join(str(v) if k == "type" else f"{k}={v}" for k, v in shown))
 
     def do_state(self, plain: list[str], options: dict[str, str]) -> None:
         group_id = plain[0] if plain else "g"
@@ -379,15 +400,20 @@ def show_record(change: records.Change) -> str:
     )
 
 
+def reason_of(event: GroupEvent) -> str:
+    """Not of events whose other fields, or whose neighbours, say it already."""
+    return "" if isinstance(event, WITHOUT_REASON) else why_of_event(event)
+
+
 def show_event(event: Any) -> str:
     details = event.to_dict()
     kind = details["type"]
     if kind == "StateChanged":
-        return f"{event.group_id}: {event.from_state} -> {event.to_state} ({event.reason})"
+        return f"{event.group_id}: {event.from_state} -> {event.to_state} ({reason_of(event)})"
     who = getattr(event, "member_id", "") or getattr(event, "instance_id", None) or ""
     names = ("error", "operation", "duration_ms", "replaced_member_id", "topics", "partitions")
     extra = [f"{name}={details[name]}" for name in names if name in details]
-    reason = f"({event.reason})" if event.reason else ""
+    reason = f"({reason_of(event)})" if reason_of(event) else ""
     return " ".join(part for part in (f"{event.group_id}:", kind, who, *extra, reason) if part)
 
 

@@ -21,7 +21,6 @@ def test_an_event_as_json() -> None:
         "group_id": "g",
         "generation": 2,
         "cause": {"kind": "timed_out", "timeout_ms": 10_000},
-        "reason": "no heartbeat for 10000 ms",
         "member_id": "m",
         "client_id": "c",
         "client_host": "/h",

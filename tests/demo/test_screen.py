@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from kohort.coordinator.classic.states import TRANSITIONS, GroupState
+from kohort.coordinator.events import MemberIdAssigned
 from kohort.demo.picture import picture
 from kohort.demo.screen import ARROWS, PATH, Scene, frame
 from kohort.demo.watch import MemberView, View
@@ -54,7 +55,7 @@ def test_a_frame_has_members_partitions_lag_and_the_dead():
 
 
 def test_an_event_without_words_has_no_line():
-    assert line_for({"type": "MemberIdAssigned", "at_ms": 1, "member_id": "m"}, {}) is None
+    assert line_for(MemberIdAssigned(at_ms=1, group_id="g", generation=1, member_id="m"), {}) is None
 
 
 def test_the_picture_is_svg_with_a_frame_for_each_change():

@@ -66,7 +66,7 @@ def test_rebalances_of_events_have_causes_and_durations():
     assert (second["started_ms"], second["completed_ms"], second["last_back"]) == (5_000, 5_900, "one")
     assert [(cause["kind"], cause["client_id"]) for cause in second["causes"]] == [("joined", "two")]
     (cause,) = third["causes"]
-    assert (cause["kind"], cause["client_id"], cause["after_ms"]) == ("timed out", "two", 6_000)
+    assert (cause["kind"], cause["client_id"], cause["after_ms"]) == ("timed_out", "two", 6_000)
     assert {rebalance["source"] for rebalance in (first, second, third)} == {"events"}
 
 
@@ -79,9 +79,9 @@ def test_lives_end_as_the_coordinator_saw_it():
     assert set(lives) == {"one-1", "two-1", "static-1", "static-2"}, "who never came back with its id was no member"
     one, two = lives["one-1"], lives["two-1"]
     assert (one["joined_ms"], one["ended_ms"], one["ended"], one["rejoins"]) == (1_000, 30_000, "left", 2)
-    assert (two["joined_ms"], two["ended_ms"], two["ended"]) == (5_000, 20_000, "timed out")
+    assert (two["joined_ms"], two["ended_ms"], two["ended"]) == (5_000, 20_000, "timed_out")
     assert two["reason"] == "timed out: no heartbeat for 6 s"
-    assert (lives["static-1"]["joined_ms"], lives["static-1"]["ended"]) == (None, "was replaced")
+    assert (lives["static-1"]["joined_ms"], lives["static-1"]["ended"]) == (None, "replaced")
     assert (lives["static-2"]["joined_ms"], lives["static-2"]["ended"]) == (31_000, None)
 
 
@@ -99,8 +99,8 @@ def test_of_generations_what_can_be_known():
     told = [generation(3_000, 3, "one"), generation(1_000, 1, "one"), generation(2_000, 2, "one", "two")]
     rebalances = stories.rebalances_of_generations(told)
     kinds = [[(cause["kind"], cause["client_id"]) for cause in one["causes"]] for one in rebalances]
-    assert kinds == [[("other", None)], [("joined", "two")], [("left or timed out", "two")]]
+    assert kinds == [[("began", None)], [("joined", "two")], [("gone", "two")]]
     assert [one["duration_ms"] for one in rebalances] == [None] * 3
     one, two = stories.lives_of_generations(told)
     assert (one["joined_ms"], one["ended"], one["rejoins"], one["last_generation"]) == (1_000, None, 2, 3)
-    assert (two["joined_ms"], two["ended_ms"], two["ended"]) == (2_000, 3_000, "left or timed out")
+    assert (two["joined_ms"], two["ended_ms"], two["ended"]) == (2_000, 3_000, "gone")

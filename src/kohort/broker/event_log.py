@@ -7,7 +7,7 @@ from typing import Any
 
 from kohort.coordinator import events
 from kohort.coordinator.events import GroupEvent, MemberEvent
-from kohort.coordinator.sentences import why_of_event
+from kohort.insight.sentences import why_of_event
 
 _LEFT_OUT = ("type", "at_ms", "group_id", "generation", "cause")
 

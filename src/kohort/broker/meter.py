@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from kohort.coordinator import events
-from kohort.coordinator.causes import CauseKind, claims_poll_timeout
+from kohort.coordinator.causes import CauseKind
 from kohort.coordinator.events import GroupEvent
+from kohort.insight.claims import polled_late
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
@@ -122,7 +123,7 @@ class GroupCounters:
     def _left(self, event: GroupEvent) -> None:
         group = self.of(event.group_id)
         group.leaves += 1
-        group.poll_timeouts += claims_poll_timeout(event.cause)
+        group.poll_timeouts += polled_late(event.cause)
 
     def _evicted(self, event: GroupEvent) -> None:
         _add(self.of(event.group_id).evictions, _kind(event))

@@ -12,18 +12,11 @@ from kohort.cli.group_log import read_events, read_generations
 from kohort.cli.group_report import GroupReport
 from kohort.cli.output import is_terminal, plural, printable
 from kohort.cli.times import clock_time, human_ms
-from kohort.coordinator.diagnosis import NOTE, Finding, Present, diagnose
-from kohort.coordinator.rebalances import (
-    Cause,
-    History,
-    Rebalance,
-    Sample,
-    Source,
-    Who,
-    from_events,
-    from_generations,
-    from_samples,
-)
+from kohort.coordinator.causes import Who
+from kohort.insight.diagnosis import NOTE, Finding, Present, diagnose
+from kohort.insight.generations import from_generations
+from kohort.insight.rebalances import History, Rebalance, Source, Trigger, from_events
+from kohort.insight.samples import Sample, from_samples
 
 if TYPE_CHECKING:
     from kohort.cli.target import Target
@@ -68,12 +61,12 @@ def _rebalance_dict(one: Rebalance) -> dict[str, Any]:
         "last_back": one.last_back._asdict() if one.last_back else None,
         "causes": [
             {
-                "kind": cause.kind.value,
-                "member": cause.who._asdict() if cause.who else None,
-                "text": cause.text,
-                "after_ms": cause.after_ms,
+                "kind": trigger.kind.value,
+                "member": trigger.who._asdict() if trigger.who else None,
+                "text": trigger.text,
+                "after_ms": trigger.cause.timeout_ms,
             }
-            for cause in one.causes
+            for trigger in one.triggers
         ],
     }
 
@@ -175,7 +168,7 @@ def _quiet(history: History) -> str:
 
 
 def _tell(rebalance: Rebalance, now_ms: int) -> str:
-    causes = _sentence(rebalance.causes)
+    causes = _sentence(rebalance.triggers)
     if rebalance.open:
         waiting = (
             f", waiting for {', '.join(printable(who) for who in rebalance.waiting_for)}"
@@ -199,21 +192,22 @@ def _tell(rebalance: Rebalance, now_ms: int) -> str:
     return f"{causes} {result}; {subject} {verb} {human_ms(rebalance.standstill_ms)}{slowest}."
 
 
-def _sentence(causes: list[Cause]) -> str:
+def _sentence(triggers: list[Trigger]) -> str:
     """Who did what; equal doings are told together."""
     by_text: dict[str, list[str]] = {}
-    for cause in causes:
-        by_text.setdefault(cause.text or "no reason was given", []).append(printable(cause.who) if cause.who else "")
+    for trigger in triggers:
+        who = printable(trigger.who) if trigger.who else ""
+        by_text.setdefault(printable(trigger.text), []).append(who)
     parts = []
     for text, names in by_text.items():
         named = list(dict.fromkeys(name for name in names if name))
-        who = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
+        names_of = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
         times = f" ({len(names)} members)" if len(names) > len(named) > 0 else ""
         if len(names) > 1 and text.startswith("was "):
             text = f"were {text[4:]}"
-        parts.append(f"{who}{times} {text}".strip())
+        parts.append(f"{names_of}{times} {text}".strip())
     joined = "; ".join(parts)
-    return f"{joined[:1].upper()}{joined[1:]}." if joined and not causes[0].who else f"{joined}."
+    return f"{joined[:1].upper()}{joined[1:]}." if joined and not triggers[0].who else f"{joined}."
 
 
 def _findings(explanation: Explanation) -> list[str]:

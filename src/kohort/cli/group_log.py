@@ -1,20 +1,20 @@
 """The past of a group as its cluster keeps it: kohort's group events, and the generations in `__consumer_offsets`.
 
 Both are read backwards from the end of one partition, in growing windows, within a budget of time: on a large cluster
-it is better to say less than to wait. What it means is the business of coordinator/rebalances.py and diagnosis.py.
+it is better to say less than to wait. What it means is the business of the room insight/.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.client.types import TopicPartition
-from kohort.coordinator.events import EVENTS_TOPIC
-from kohort.coordinator.rebalances import Generation, StoredMember
+from kohort.coordinator.event_json import from_json
+from kohort.coordinator.events import EVENTS_TOPIC, GroupEvent
 from kohort.coordinator.records import OFFSETS_TOPIC, GroupMetadata, UnknownRecord, decode, group_key, partition_for
+from kohort.insight.generations import GenerationMember, StoredGeneration
 from kohort.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -25,31 +25,25 @@ GROWTH = 8
 POLL_S = 0.5
 
 
-def read_events(target: Target, group_id: str, limit: int, budget_s: float) -> list[dict[str, Any]] | None:
+def read_events(target: Target, group_id: str, limit: int, budget_s: float) -> list[GroupEvent] | None:
     """The last events of a group, oldest first; None where the cluster keeps none: it is no kohort broker."""
     key = group_id.encode()
 
-    def take(record: Any) -> dict[str, Any] | None:
-        if record.key != key:
-            return None
-        try:
-            found = json.loads(record.value)
-        except (TypeError, ValueError):
-            return None
-        return found if isinstance(found, dict) and "type" in found and "at_ms" in found else None
+    def take(record: Any) -> GroupEvent | None:
+        return from_json(record.value) if record.key == key else None
 
     return _read_tail(target, EVENTS_TOPIC, group_id, take, limit, budget_s)
 
 
-def read_generations(target: Target, group_id: str, limit: int, budget_s: float) -> list[Generation] | None:
+def read_generations(target: Target, group_id: str, limit: int, budget_s: float) -> list[StoredGeneration] | None:
     """The last stored generations of a classic group, oldest first; None where the topic cannot be read."""
     return _read_tail(target, OFFSETS_TOPIC, group_id, _generation_of(group_id), limit, budget_s)
 
 
-def _generation_of(group_id: str) -> Callable[[Any], Generation | None]:
+def _generation_of(group_id: str) -> Callable[[Any], StoredGeneration | None]:
     key = group_key(group_id)
 
-    def take(record: Any) -> Generation | None:
+    def take(record: Any) -> StoredGeneration | None:
         if record.key != key:
             return None
         try:
@@ -59,9 +53,9 @@ def _generation_of(group_id: str) -> Callable[[Any], Generation | None]:
         if not isinstance(change, GroupMetadata) or change.value is None:
             return None
         stored = change.value
-        members = tuple(StoredMember.of(member, stored.protocol_type) for member in stored.members)
+        members = tuple(GenerationMember.of(member, stored.protocol_type) for member in stored.members)
         at_ms = stored.state_timestamp_ms if stored.state_timestamp_ms > 0 else record.timestamp
-        return Generation(at_ms, stored.generation, stored.protocol or "", stored.leader_id or "", members)
+        return StoredGeneration(at_ms, stored.generation, stored.protocol or "", stored.leader_id or "", members)
 
     return take
 

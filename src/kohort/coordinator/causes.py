@@ -136,11 +136,16 @@ class Cause(NamedTuple):
 
         `about` is the member of the event, which its cause need not repeat.
         """
-        if not isinstance(plain, Mapping) or (kind := _KINDS.get(plain.get("kind", ""))) is None:
-            return cls(CauseKind.UNKNOWN, raw=json.dumps(plain, default=str, sort_keys=True))
+        if not isinstance(plain, Mapping):
+            return cls(CauseKind.UNKNOWN, raw=_as_json(plain))
+        kind = _KINDS.get(str(plain.get("kind")))
+        if kind is None:
+            raw = plain.get("raw")
+            return cls(CauseKind.UNKNOWN, raw=raw if isinstance(raw, str) else _as_json(plain))
         data: dict[str, Any] = {name: value for name in _TEXTS if isinstance(value := plain.get(name), str)}
         data |= {name: value for name in _NUMBERS if type(value := plain.get(name)) is int}
-        members = tuple(filter(None, map(_who, plain.get("members") or ())))
+        named = plain.get("members")
+        members = tuple(filter(None, map(_who, named))) if isinstance(named, list | tuple) else ()
         if not members and about is not None:
             members = (about,)
         return cls(kind, members, _who(plain.get("by")), **data)
@@ -160,6 +165,10 @@ def _who(plain: Any) -> Who | None:
         return None
     found = {name: value for name in Who._fields if isinstance(value := plain.get(name), str)}
     return Who(found.pop("member_id", ""), **found)
+
+
+def _as_json(plain: Any) -> str:
+    return json.dumps(plain, default=str, sort_keys=True)
 
 
 def _raw(text: str) -> dict[str, Any]:
@@ -190,14 +199,3 @@ _REFUSALS = {
 def refusal(error: ErrorCode, who: Who, state: str, **data: Any) -> Cause:
     """Why a request is answered with an error."""
     return Cause(_REFUSALS.get(error, CauseKind.NOT_ACCEPTED), (who,), state=state, error=error.name, **data)
-
-
-# ---- what members say of themselves
-
-POLL_TIMEOUT_SAID = "consumer poll timeout has expired"
-"""What Kafka's consumers say when they leave since their application did not poll (max.poll.interval.ms)."""
-
-
-def claims_poll_timeout(cause: Cause | None) -> bool:
-    """Whether a member left with these very words. Its own claim, told as such: it is no kind of its own."""
-    return cause is not None and cause.kind is CauseKind.LEFT and cause.said.rstrip(".") == POLL_TIMEOUT_SAID

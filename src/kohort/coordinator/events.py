@@ -1,7 +1,7 @@
-"""What happened to a group, when and why: typed, JSON-able both ways, kept in a bounded ring per group.
+"""What happened to a group, when and why: typed, JSON-able, kept in a bounded ring per group.
 
 `Story` is the ring, `Coordinator.story(group_id)` returns it; Effects carry each new event to the broker, which logs
-it, counts it and may produce it to `__kohort_group_events`. Nothing here decides anything.
+it, counts it and may produce it to `__kohort_group_events`; event_json.py reads it back. Nothing here decides anything.
 """
 
 from collections.abc import Iterator
@@ -28,15 +28,6 @@ class GroupEvent:
     def type(self) -> str:
         return type(self).__name__
 
-    @property
-    def reason(self) -> str:
-        from kohort.coordinator import sentences
-
-        quiet = GenerationStarted | RebalanceCompleted | RebalanceFailed | JoinRefused | SyncRefused | MemberFenced
-        if isinstance(self, quiet | GroupLoaded | GroupUnloaded):
-            return ""
-        return sentences.why_of_event(self)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `type` first, empty fields left out."""
         plain: dict[str, Any] = {"type": self.type}
@@ -47,8 +38,6 @@ class GroupEvent:
             if isinstance(value, Cause):
                 value = self._plain_cause(value)
             plain[name] = list(value) if isinstance(value, tuple) else value
-            if name == "cause" and self.reason:
-                plain["reason"] = self.reason
         return plain
 
     def _plain_cause(self, cause: Cause) -> dict[str, Any]:
@@ -62,12 +51,16 @@ def _field_names(kind: type[GroupEvent]) -> tuple[str, ...]:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class StateChanged(GroupEvent):
+    """One of the legal moves between the states of a group."""
+
     from_state: str
     to_state: str
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RebalanceStarted(GroupEvent):
+    """Members are to join again, and have `rebalance_timeout_ms` for it."""
+
     members: int
     rebalance_timeout_ms: int
 
@@ -165,18 +158,24 @@ class LeaderElected(MemberEvent):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JoinRefused(MemberEvent):
+    """A JoinGroup was answered with an error."""
+
     operation: ClassVar[str] = "JoinGroup"
     error: str
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SyncRefused(MemberEvent):
+    """A SyncGroup was answered with an error, other than that a rebalance is under way."""
+
     operation: ClassVar[str] = "SyncGroup"
     error: str
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CommitRefused(MemberEvent):
+    """An OffsetCommit was answered with an error."""
+
     operation: ClassVar[str] = "OffsetCommit"
     error: str
 
@@ -202,6 +201,8 @@ class GroupDeleted(GroupEvent):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class OffsetsRemoved(GroupEvent):
+    """Deleted, expired, or gone with their topic."""
+
     topics: tuple[str, ...]
     partitions: int
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import kohort
 from kohort.client.admin_types import NewTopic
+from kohort.coordinator.events import EVENTS_TOPIC, GroupEvent
 from kohort.demo.cast import Cast, Process
 from kohort.demo.orders import TOPIC, Shop
 from kohort.demo.proof import Proof, prove, read_journal
 from kohort.demo.show import Show
-from kohort.demo.watch import EVENTS_TOPIC, View, Watch
+from kohort.demo.watch import View, Watch
 from kohort.demo.words import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 
 GROUP = "shop"
@@ -34,7 +34,7 @@ class Result:
     """What a part leaves for the summary. `killed_ms` is when the one that crashed was killed."""
 
     proof: Proof
-    events: list[dict[str, Any]]
+    events: list[GroupEvent]
     view: View
     victim: str
     killed_ms: int

@@ -11,9 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kohort.coordinator.rebalances import Rebalance
+from kohort.coordinator.causes import CauseKind
 from kohort.demo.watch import View
 from kohort.demo.words import STATES
+from kohort.insight.rebalances import Rebalance
 
 GLOW_S = 0.8
 PATH = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
@@ -117,9 +118,10 @@ def _timeline(scene: Scene, view: View, height: int) -> RenderableType:
 def cause_of(rebalance: Rebalance) -> str:
     """What set it off, in words: the first cause of each member."""
     said: dict[str, str] = {}
-    for cause in rebalance.causes:
-        who = "" if cause.who is None else cause.who.instance_id or cause.who.client_id or cause.who.member_id
-        said.setdefault(who, cause.text.removesuffix(": the consumer is being closed"))
+    for trigger in rebalance.triggers:
+        who = "" if trigger.who is None else trigger.who.instance_id or trigger.who.client_id or trigger.who.member_id
+        closed = trigger.kind is CauseKind.LEFT and trigger.cause.said == "the consumer is being closed"
+        said.setdefault(who, "left" if closed else trigger.text)
     return "; ".join(f"{who} {text}".strip() for who, text in said.items())
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kohort.coordinator.rebalances import from_events
+from kohort.coordinator.events import GroupEvent, MemberEvicted, RebalanceCompleted
 from kohort.demo.acts import Result
 from kohort.demo.proof import Proof
 from kohort.demo.screen import cause_of
+from kohort.insight.rebalances import from_events
 
 
 def part_lines(group_id: str, result: Result, source: str) -> list[str]:
@@ -20,7 +19,7 @@ def part_lines(group_id: str, result: Result, source: str) -> list[str]:
     ]
 
 
-def rebalance_lines(events: list[dict[str, Any]]) -> list[str]:
+def rebalance_lines(events: list[GroupEvent]) -> list[str]:
     lines = ["  generation  members  stood still  because"]
     for rebalance in from_events(events).rebalances:
         still = "-" if rebalance.standstill_ms is None else f"{rebalance.standstill_ms:,} ms"
@@ -30,12 +29,12 @@ def rebalance_lines(events: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def takeover_lines(events: list[dict[str, Any]], victim: str, killed_ms: int) -> list[str]:
+def takeover_lines(events: list[GroupEvent], victim: str, killed_ms: int) -> list[str]:
     """From the kill to the next assignment: what a crash costs, and what of it was waiting for silence."""
-    evicted = next((e["at_ms"] for e in events if e["type"] == "MemberEvicted" and e.get("client_id") == victim), None)
+    evicted = next((e.at_ms for e in events if isinstance(e, MemberEvicted) and e.client_id == victim), None)
     if evicted is None:
         return [f"  {victim} was killed and never evicted"]
-    done = next((e["at_ms"] for e in events if e["type"] == "RebalanceCompleted" and e["at_ms"] >= evicted), evicted)
+    done = next((e.at_ms for e in events if isinstance(e, RebalanceCompleted) and e.at_ms >= evicted), evicted)
     return [
         f"  After kill -9 the partitions of {victim} had no reader for {done - killed_ms:,} ms: "
         f"{evicted - killed_ms:,} ms until",

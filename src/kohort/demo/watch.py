@@ -5,7 +5,6 @@ Two threads read; `Watch.view()` is a consistent copy for whoever draws, `wait_f
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,10 +13,18 @@ from typing import Any
 
 import kohort
 from kohort.client.types import TopicPartition
-from kohort.coordinator.events import EVENTS_TOPIC
-from kohort.coordinator.rebalances import Rebalance, from_events
+from kohort.coordinator.event_json import from_json
+from kohort.coordinator.events import (
+    EVENTS_TOPIC,
+    GenerationStarted,
+    GroupEvent,
+    MemberEvent,
+    RebalanceCompleted,
+    StateChanged,
+)
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.demo.words import Line, line_for, name_of
+from kohort.insight.rebalances import Rebalance, from_events
 from kohort.protocol.errors import KafkaError
 
 LOOK_EVERY_S = 0.2
@@ -67,7 +74,7 @@ class Watch:
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._admin = kohort.Admin(bootstrap_servers=servers, client_id="demo")
         self._changed = threading.Condition()
-        self._events: list[dict[str, Any]] = []
+        self._events: list[GroupEvent] = []
         self._view = View(group_id)
         self._names: dict[str, str] = {}
         self._leader = ""
@@ -109,21 +116,22 @@ class Watch:
             consumer.assign([TopicPartition(EVENTS_TOPIC, 0)])
             while not self._closing.is_set():
                 for record in consumer.poll(0.1):
-                    event = json.loads(record.value)
-                    if event["group_id"] == self.group_id:
+                    event = from_json(record.value)
+                    if event.group_id == self.group_id:
                         self._take(event)
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _take(self, event: GroupEvent) -> None:
         with self._changed:
             self._events.append(event)
             view = self._view
-            view.generation = event["generation"]
-            if event.get("client_id"):
-                self._names[event["member_id"]] = name_of(event)
-            if event["type"] == "StateChanged":
-                view.state = event["to_state"]
+            view.generation = event.generation
+            if isinstance(event, MemberEvent) and event.client_id:
+                self._names[event.member_id] = name_of(event)
+            if isinstance(event, StateChanged):
+                view.state = event.to_state
                 view.seen[view.state] = time.monotonic()
-            self._leader = event.get("leader_id", self._leader)
+            if isinstance(event, GenerationStarted | RebalanceCompleted):
+                self._leader = event.leader_id
             line = line_for(event, self._names)
             if line is not None:
                 view.lines.append(line)
@@ -178,7 +186,7 @@ class Watch:
                 view.lag, view.end, dict(view.committed), dict(view.seen), list(view.lines), list(view.rebalances),
             )  # fmt: skip
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[GroupEvent]:
         with self._changed:
             return list(self._events)
 

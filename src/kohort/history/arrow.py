@@ -51,7 +51,7 @@ GENERATION = _struct(
     tombstone=FLAG,
     problem=TEXT,
 )
-CAUSE = _struct(kind=TEXT, text=TEXT, **WHO, at_ms=LONG, after_ms=LONG)
+CAUSE = _struct(kind=TEXT, text=TEXT, **WHO, at_ms=LONG, after_ms=LONG, said=TEXT)
 REBALANCES = pa.list_(
     _struct(
         started_ms=LONG,

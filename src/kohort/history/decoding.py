@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kohort.coordinator.rebalances import StoredMember
 from kohort.coordinator.records import (
     GROUP_METADATA_KEY_TYPE,
     GroupMetadata,
@@ -17,6 +16,23 @@ from kohort.coordinator.records import (
     decode,
     group_key,
 )
+from kohort.insight.generations import GenerationMember
+
+_WHO = "struct<member_id: string, instance_id: string, client_id: string, client_host: string>"
+CAUSE_FIELDS = {
+    "kind": "string",
+    "members": f"array<{_WHO}>",
+    "by": _WHO,
+    "said": "string",
+    "state": "string",
+    "generation": "int",
+    "timeout_ms": "bigint",
+    "size": "int",
+    "limit": "bigint",
+    "error": "string",
+    "raw": "string",
+}
+"""The fields of a Cause. `raw` has what is not known to this version, as it was written."""
 
 EVENT_FIELDS = {
     "group_id": "string",
@@ -26,7 +42,7 @@ EVENT_FIELDS = {
     "instance_id": "string",
     "client_id": "string",
     "client_host": "string",
-    "reason": "string",
+    "cause": f"struct<{', '.join(f'{name}: {kind}' for name, kind in CAUSE_FIELDS.items())}>",
     "from_state": "string",
     "to_state": "string",
     "members": "int",
@@ -120,12 +136,12 @@ def generation_row(key: bytes, value: bytes | None) -> dict[str, Any]:
         "protocol": stored.protocol,
         "leader_id": stored.leader_id,
         "state_ms": _known(stored.state_timestamp_ms),
-        "members": [_member(StoredMember.of(member, stored.protocol_type)) for member in stored.members],
+        "members": [_member(GenerationMember.of(member, stored.protocol_type)) for member in stored.members],
         "tombstone": False,
     }
 
 
-def _member(member: StoredMember) -> dict[str, Any]:
+def _member(member: GenerationMember) -> dict[str, Any]:
     assigned: dict[str, list[int]] = {}
     for topic, partition in sorted(member.partitions):
         assigned.setdefault(topic, []).append(partition)
@@ -133,7 +149,7 @@ def _member(member: StoredMember) -> dict[str, Any]:
         "member_id": member.who.member_id,
         "instance_id": member.who.instance_id,
         "client_id": member.who.client_id,
-        "client_host": member.who.host,
+        "client_host": member.who.client_host,
         "session_timeout_ms": member.session_timeout_ms,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "topics": sorted(member.topics),

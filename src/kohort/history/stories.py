@@ -1,6 +1,6 @@
 """The rebalances and the members of one group as rows, from its events or its stored generations. Pure Python.
 
-What a rebalance is and what caused it is decided by coordinator/rebalances.py, as for `kohort groups explain`.
+What a rebalance is and what caused it is decided by the room insight/, as for `kohort groups explain`.
 """
 
 from __future__ import annotations
@@ -8,18 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kohort.coordinator.rebalances import (
-    Cause,
-    Generation,
-    History,
-    Kind,
-    Rebalance,
-    StoredMember,
-    Who,
-    exit_cause,
-    from_events,
-    from_generations,
-)
+from kohort.coordinator import events as happened
+from kohort.coordinator.causes import Cause, CauseKind, Who
+from kohort.coordinator.event_json import from_dict
+from kohort.coordinator.events import MemberEvent
+from kohort.insight.generations import GenerationMember, StoredGeneration, from_generations
+from kohort.insight.rebalances import History, Rebalance, Trigger, exit_of, from_events
+from kohort.insight.sentences import told
 
 Row = Mapping[str, Any]
 
@@ -29,23 +24,17 @@ def _in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: row["record_offset"])
 
 
-def _event(row: Row) -> dict[str, Any]:
-    """As GroupEvent.to_dict has it: what is empty is left out."""
-    return {name: value for name, value in row.items() if value is not None}
-
-
-def _generation(row: Row) -> Generation:
+def _generation(row: Row) -> StoredGeneration:
     members = tuple(_stored_member(member) for member in row["members"] or ())
-    return Generation(row["at_ms"], row["generation"], row["protocol"] or "", row["leader_id"] or "", members)
+    return StoredGeneration(row["at_ms"], row["generation"], row["protocol"] or "", row["leader_id"] or "", members)
 
 
-def _stored_member(member: Row) -> StoredMember:
+def _stored_member(member: Row) -> GenerationMember:
     partitions = frozenset((held["topic"], number) for held in member["assignment"] for number in held["partitions"])
-    return StoredMember(
+    return GenerationMember(
         Who(member["member_id"], member["instance_id"], member["client_id"], member["client_host"]),
         member["session_timeout_ms"],
         member["rebalance_timeout_ms"],
-        b"",
         tuple(member["topics"]),
         partitions,
     )
@@ -55,7 +44,7 @@ def _stored_member(member: Row) -> StoredMember:
 
 
 def rebalances_of_events(events: Iterable[Row]) -> list[dict[str, Any]]:
-    return _rebalances(from_events(_event(row) for row in _in_order(events)))
+    return _rebalances(from_events(from_dict(row) for row in _in_order(events)))
 
 
 def rebalances_of_generations(generations: Iterable[Row]) -> list[dict[str, Any]]:
@@ -79,21 +68,23 @@ def _rebalance(one: Rebalance) -> dict[str, Any]:
         "last_back": str(one.last_back) if one.last_back else None,
         "last_back_after_ms": one.last_back_after_ms,
         "waiting_for": [str(who) for who in one.waiting_for],
-        "causes": [_cause(cause) for cause in one.causes],
+        "causes": [_trigger(trigger) for trigger in one.triggers],
     }
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
-    who = cause.who or Who("")
+def _trigger(trigger: Trigger) -> dict[str, Any]:
+    cause = trigger.cause
+    who = trigger.who or Who("")
     return {
-        "kind": cause.kind.value,
-        "text": cause.text,
+        "kind": trigger.kind.value,
+        "text": trigger.text,
         "member_id": who.member_id or None,
         "instance_id": who.instance_id,
         "client_id": who.client_id or None,
-        "client_host": who.host or None,
-        "at_ms": cause.at_ms,
-        "after_ms": cause.after_ms,
+        "client_host": who.client_host or None,
+        "at_ms": trigger.at_ms,
+        "after_ms": cause.timeout_ms,
+        "said": cause.said or None,
     }
 
 
@@ -104,35 +95,34 @@ def lives_of_events(events: Iterable[Row]) -> list[dict[str, Any]]:
     """Every member id from its join to its end; a side is empty where the events do not reach that far."""
     lives: dict[str, dict[str, Any]] = {}
     for row in _in_order(events):
-        event = _event(row)
-        kind, at_ms, generation = event["type"], event["at_ms"], event["generation"]
-        if kind in ("MemberJoined", "MemberRejoined", "MemberReplaced"):
-            life = _life(lives, event)
-            life["last_generation"] = generation
-            if kind == "MemberRejoined":
+        event = from_dict(row)
+        if isinstance(event, happened.MemberJoined | happened.MemberRejoined | happened.MemberReplaced):
+            life = _life(lives, event.who)
+            life["last_generation"] = event.generation
+            if isinstance(event, happened.MemberRejoined):
                 life["rejoins"] += 1
             elif life["joined_ms"] is None:
-                life |= {"joined_ms": at_ms, "first_generation": generation}
-            if (old := event.get("replaced_member_id")) is not None:
-                text = "came back as a new process under its group.instance.id"
-                _end(_life(lives, event | {"member_id": old}), at_ms, Kind.REPLACED, text)
-        elif (cause := exit_cause(event)) is not None:
-            _end(_life(lives, event), at_ms, cause.kind, cause.text)
+                life |= {"joined_ms": event.at_ms, "first_generation": event.generation}
+            if isinstance(event, happened.MemberReplaced):
+                replaced = Cause(CauseKind.REPLACED, (event.who,))
+                _end(_life(lives, event.who._replace(member_id=event.replaced_member_id)), event.at_ms, replaced)
+        elif isinstance(event, MemberEvent) and (went := exit_of(event)) is not None:
+            _end(_life(lives, event.who), went.at_ms, went.cause)
     return list(lives.values())
 
 
-def _life(lives: dict[str, dict[str, Any]], event: Mapping[str, Any]) -> dict[str, Any]:
+def _life(lives: dict[str, dict[str, Any]], who: Who) -> dict[str, Any]:
     fresh = {"joined_ms": None, "ended_ms": None, "ended": None, "reason": None, "rejoins": 0}
     life = lives.setdefault(
-        event["member_id"], fresh | {"first_generation": None, "last_generation": None, "source": "events"}
+        who.member_id, fresh | {"first_generation": None, "last_generation": None, "source": "events"}
     )
-    for name in ("member_id", "instance_id", "client_id", "client_host"):
-        life[name] = event.get(name) or life.get(name)
+    for name, value in who._asdict().items():
+        life[name] = value or life.get(name)
     return life
 
 
-def _end(life: dict[str, Any], at_ms: int, kind: Kind, text: str) -> None:
-    life |= {"ended_ms": at_ms, "ended": kind.value, "reason": text}
+def _end(life: dict[str, Any], at_ms: int, cause: Cause) -> None:
+    life |= {"ended_ms": at_ms, "ended": cause.kind.value, "reason": told(cause)}
 
 
 def lives_of_generations(generations: Iterable[Row]) -> list[dict[str, Any]]:
@@ -143,9 +133,9 @@ def lives_of_generations(generations: Iterable[Row]) -> list[dict[str, Any]]:
         now = {member["member_id"]: member for member in row["members"] or ()}
         for member_id, life in lives.items():
             if life["ended_ms"] is None and member_id not in now:
-                _end(life, at_ms, Kind.GONE, "is in no generation from then on")
+                _end(life, at_ms, Cause(CauseKind.GONE))
         for member_id, member in now.items():
-            life = _life(lives, member)
+            life = _life(lives, _stored_member(member).who)
             life |= {"last_generation": number, "source": "generations", "ended_ms": None, "ended": None}
             if life["joined_ms"] is None:
                 life |= {"joined_ms": at_ms, "first_generation": number}

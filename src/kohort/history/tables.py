@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
+from kohort.coordinator.causes import CauseKind
 from kohort.coordinator.events import EVENTS_TOPIC
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.history import arrow
 from kohort.history.decoding import (
+    CAUSE_FIELDS,
     COMMIT_KEYS,
     EVENT_FIELDS,
     GENERATION_KEYS,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 Time = datetime | int
 """A moment: a datetime (UTC where it names no zone) or milliseconds since 1970."""
 
+_KNOWN_KINDS = [kind.value for kind in CauseKind if kind is not CauseKind.UNKNOWN]
 RECORDS = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 
 
@@ -153,10 +156,23 @@ def _events(records: DataFrame, scope: Scope) -> DataFrame:
     if scope.groups:
         records = records.where(f.col("key").cast("string").isin(*scope.groups))
     schema = ", ".join(f"{name} {kind}" for name, kind in {"at_ms": "bigint", **EVENT_FIELDS}.items())
-    found = records.select(f.from_json(f.col("value").cast("string"), schema).alias("event"), *_position())
+    text = f.col("value").cast("string")
+    found = records.select(
+        f.from_json(text, f"{schema}, reason string").alias("event"), text.alias("text"), *_position()
+    )
     found = found.where("event.type IS NOT NULL AND event.group_id IS NOT NULL AND event.at_ms IS NOT NULL")
-    fields = [f.col(f"event.{name}") for name in EVENT_FIELDS]
+    fields = [_cause() if name == "cause" else f.col(f"event.{name}") for name in EVENT_FIELDS]
     return found.select(f.timestamp_millis("event.at_ms").alias("time"), *fields, "record_partition", "record_offset")
+
+
+def _cause() -> Column:
+    """With `raw` where this version does not know the kind; of a broker without typed causes, its sentence."""
+    kind, sentence = f.col("event.cause.kind"), f.col("event.reason")
+    raw = f.when(~kind.isin(*_KNOWN_KINDS), f.get_json_object("text", "$.cause"))
+    unknown = {"kind": f.lit(CauseKind.UNKNOWN.value), "raw": sentence}
+    fields = (unknown.get(name, f.lit(None)).cast(type_).alias(name) for name, type_ in CAUSE_FIELDS.items())
+    told = f.when(sentence.isNotNull(), f.struct(*fields))
+    return f.when(kind.isNotNull(), f.col("event.cause").withField("raw", raw)).otherwise(told).alias("cause")
 
 
 # -- __consumer_offsets -----------------------------------------------------------------------------------------------

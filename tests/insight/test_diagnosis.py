@@ -2,8 +2,9 @@
 
 import pytest
 
-from kohort.coordinator.diagnosis import NOTE, PROBLEM, WARNING, Present, diagnose
-from kohort.coordinator.rebalances import Cause, History, Kind, Rebalance, Refusal, Source, Who
+from kohort.coordinator.causes import Cause, CauseKind, Who
+from kohort.insight.diagnosis import NOTE, PROBLEM, WARNING, Present, diagnose
+from kohort.insight.rebalances import NOBODY_TOLD, History, Rebalance, Refusal, Source, Trigger
 
 NOW = 10_000_000
 QUIET = Present("Stable", "range")
@@ -15,17 +16,25 @@ def who(name):
 
 def rebalance(ago_s, *causes, took_s=1.0, members=2, **fields):
     at_ms = NOW - int(ago_s * 1000)
-    made = [Cause(kind, who(name) if name else None, kind.value, at_ms, after) for kind, name, after in causes]
+    made = [Trigger(at_ms, cause) for cause in causes]
     took_ms = int(took_s * 1000)
     return Rebalance(at_ms, made, at_ms + took_ms, 1, members, "range", took_ms, 60_000, **fields)
 
 
 def joined(name):
-    return (Kind.JOINED, name, None)
+    return Cause(CauseKind.JOINED, (who(name),))
 
 
 def left(name):
-    return (Kind.LEFT, name, None)
+    return Cause(CauseKind.LEFT, (who(name),))
+
+
+def late(kind, said=""):
+    return Cause(kind, (who("slow"),), timeout_ms=60_000 if kind is CauseKind.DID_NOT_REJOIN else None, said=said)
+
+
+def silent(name):
+    return Cause(CauseKind.TIMED_OUT, (who(name),), timeout_ms=45_000)
 
 
 def findings(rebalances=(), refusals=(), present=QUIET):
@@ -58,7 +67,7 @@ def test_a_storm_of_newcomers_only_is_a_start():
 
 
 def test_hand_overs_and_empty_groups_are_no_storm():
-    handed = [rebalance(100 - i, (Kind.HAND_OVER, "a", None)) for i in range(6)]
+    handed = [rebalance(100 - i, Cause(CauseKind.HANDED_OVER, (who("a"),))) for i in range(6)]
     emptied = [rebalance(100 - i, left("a" + str(i)), members=0) for i in range(6)]
     assert findings(handed) == [] and findings(emptied) == []
 
@@ -76,23 +85,34 @@ def test_one_client_over_and_over_is_flapping_and_no_start():
     assert only(findings(steps)).kind == "flapping member"
 
 
-@pytest.mark.parametrize("kind", [Kind.POLLED_LATE, Kind.DID_NOT_REJOIN])
-def test_poll_interval_too_short(kind):
-    found = only(findings([rebalance(60, (kind, "slow", 60_000))]))
+@pytest.mark.parametrize(
+    ("cause", "limit"),
+    [
+        (late(CauseKind.LEFT, "consumer poll timeout has expired."), ""),
+        (late(CauseKind.DID_NOT_REJOIN), " of 60 s"),
+    ],
+)
+def test_poll_interval_too_short(cause, limit):
+    found = only(findings([rebalance(60, cause)]))
     assert (found.kind, found.severity) == ("poll interval too short", PROBLEM)
-    assert "slow (10.0.0.1)" in found.text and "once (max.poll.interval.ms of 60 s)" in found.text
+    assert "slow (10.0.0.1)" in found.text and f"once (max.poll.interval.ms{limit})" in found.text
     assert "max.poll.records" in found.advice
 
 
+def test_what_a_member_says_is_taken_at_its_very_words():
+    assert findings([rebalance(60, late(CauseKind.LEFT, "no consumer poll timeout has expired here"))]) == []
+    assert findings([rebalance(60, late(CauseKind.REMOVED, "consumer poll timeout has expired."))]) == []
+
+
 def test_a_crash_and_a_pause_are_told_apart():
-    crash = only(findings([rebalance(60, (Kind.TIMED_OUT, "a", 45_000))]))
+    crash = only(findings([rebalance(60, silent("a"))]))
     assert "crashed or was cut off: the group noticed after 45 s" in crash.text and "Close consumers" in crash.advice
-    pause = only(findings([rebalance(60, (Kind.TIMED_OUT, "a", 45_000)), rebalance(50, joined("a"))]))
+    pause = only(findings([rebalance(60, silent("a")), rebalance(50, joined("a"))]))
     assert "went silent for 45 s and came back" in pause.text and "session.timeout.ms" in pause.advice
 
 
 def test_commits_failing():
-    refused = [Refusal(NOW - i, "commit", who("late"), "ILLEGAL_GENERATION", "") for i in range(3)]
+    refused = [Refusal(NOW - i, "commit", who("late"), "ILLEGAL_GENERATION", NOBODY_TOLD) for i in range(3)]
     found = only(findings(refusals=refused))
     assert (found.kind, found.severity) == ("commits failing", PROBLEM)
     assert "3 were refused (ILLEGAL_GENERATION 3x), from late (10.0.0.1)" in found.text
@@ -102,8 +122,8 @@ def test_commits_failing():
 
 def test_joins_refused_and_instances_fenced():
     refused = [
-        Refusal(NOW, "join", who("other"), "INCONSISTENT_GROUP_PROTOCOL", ""),
-        Refusal(NOW, "fenced", Who("m", "worker-1", "c", ""), "FENCED_INSTANCE_ID", ""),
+        Refusal(NOW, "join", who("other"), "INCONSISTENT_GROUP_PROTOCOL", NOBODY_TOLD),
+        Refusal(NOW, "fenced", Who("m", "worker-1", "c", ""), "FENCED_INSTANCE_ID", NOBODY_TOLD),
     ]
     join, fenced = findings(refusals=refused)
     assert join.kind == "joins refused" and "one assignor in common" in join.advice
@@ -154,7 +174,7 @@ def test_lag_on_one_partition_and_nobody_reading():
 
 def test_the_worst_comes_first():
     found = findings(
-        [rebalance(60, (Kind.TIMED_OUT, "a", 45_000)), rebalance(50, (Kind.POLLED_LATE, "b", None))],
+        [rebalance(60, silent("a")), rebalance(50, late(CauseKind.LEFT, "consumer poll timeout has expired."))],
         present=Present("Stable", "range", **members(a=1, b=0)),
     )
     assert [f.severity for f in found] == [PROBLEM, WARNING, NOTE]

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kohort.coordinator.rebalances import Cause, History, Kind, Rebalance, Refusal, Who, seconds
+from kohort.coordinator.causes import CauseKind, Who
+from kohort.insight.claims import polled_late
+from kohort.insight.rebalances import History, Rebalance, Refusal, Trigger
+from kohort.insight.sentences import seconds, verb
 
 STORM_COUNT = 5
 STORM_WINDOW_MS = 5 * 60_000
@@ -20,7 +23,15 @@ RECENT_MS = 60 * 60_000
 EAGER = ("range", "roundrobin", "sticky")
 
 PROBLEM, WARNING, NOTE = "problem", "warning", "note"
-EXITS = (Kind.LEFT, Kind.POLLED_LATE, Kind.TIMED_OUT, Kind.DID_NOT_REJOIN, Kind.DID_NOT_SYNC, Kind.GONE, Kind.REMOVED)
+EXITS = (
+    CauseKind.LEFT,
+    CauseKind.REMOVED,
+    CauseKind.TIMED_OUT,
+    CauseKind.TIMED_OUT_IN_FIRST_JOIN,
+    CauseKind.DID_NOT_REJOIN,
+    CauseKind.DID_NOT_SYNC,
+    CauseKind.GONE,
+)
 
 
 class Finding(NamedTuple):
@@ -76,8 +87,8 @@ def _names(whos: Iterable[Who]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _causes(rebalances: Iterable[Rebalance], *kinds: Kind) -> list[Cause]:
-    return [cause for rebalance in rebalances for cause in rebalance.causes if cause.kind in kinds]
+def _triggers(rebalances: Iterable[Rebalance], *kinds: CauseKind) -> list[Trigger]:
+    return [trigger for rebalance in rebalances for trigger in rebalance.triggers if trigger.kind in kinds]
 
 
 def _busiest(times: list[int], window_ms: int) -> tuple[int, int, int]:
@@ -109,14 +120,14 @@ def _under_way(rebalances: list[Rebalance], now_ms: int) -> list[Finding]:
 
 def _storm(rebalances: list[Rebalance], present: Present) -> list[Finding]:
     # The second half of a cooperative hand-over belongs to the rebalance before it; nobody waits in an empty group.
-    counted = [r for r in rebalances if r.members != 0 and {c.kind for c in r.causes} != {Kind.HAND_OVER}]
+    counted = [r for r in rebalances if r.members != 0 and {t.kind for t in r.triggers} != {CauseKind.HANDED_OVER}]
     count, first, last = _busiest([r.started_ms for r in counted], STORM_WINDOW_MS)
     if count < STORM_COUNT:
         return []
-    kinds = Counter(c.kind for r in counted for c in r.causes if first <= r.started_ms <= last)
-    usual = ", ".join(f"{kind.value} {times}x" for kind, times in kinds.most_common(3))
+    kinds = Counter(t.kind for r in counted for t in r.triggers if first <= r.started_ms <= last)
+    usual = ", ".join(f"{verb(kind)} {times}x" for kind, times in kinds.most_common(3))
     text = f"A storm: {count} rebalances within {seconds(last - first)} (members {usual})."
-    joined = kinds[Kind.JOINED]
+    joined = kinds[CauseKind.JOINED]
     if joined and joined == sum(kinds.values()):
         advice = "Members arrive one after the other: start them together, or raise group.initial.rebalance.delay.ms."
         return [Finding("storm", NOTE, text, advice)]
@@ -129,20 +140,21 @@ def _storm(rebalances: list[Rebalance], present: Present) -> list[Finding]:
 
 
 def _flapping(rebalances: list[Rebalance]) -> list[Finding]:
-    exits: dict[str, list[Cause]] = {}
+    exits: dict[str, list[Trigger]] = {}
     joins: Counter[str] = Counter()
     for rebalance in rebalances:
-        for cause in rebalance.causes:
-            if cause.who is not None and cause.kind in EXITS:
-                exits.setdefault(cause.who.identity, []).append(cause)
-            elif cause.who is not None and cause.kind in (Kind.JOINED, Kind.REPLACED):
-                joins[cause.who.identity] += 1
+        for trigger in rebalance.triggers:
+            if trigger.who is not None and trigger.kind in EXITS:
+                exits.setdefault(trigger.who.identity, []).append(trigger)
+            elif trigger.who is not None and trigger.kind in (CauseKind.JOINED, CauseKind.REPLACED):
+                joins[trigger.who.identity] += 1
     found = []
-    for identity, causes in exits.items():
-        count, first, last = _busiest([cause.at_ms for cause in causes], FLAP_WINDOW_MS)
+    for identity, triggers in exits.items():
+        count, first, last = _busiest([trigger.at_ms for trigger in triggers], FLAP_WINDOW_MS)
         if count >= FLAPS and joins[identity] >= FLAPS - 1:
-            how = Counter(cause.kind.value for cause in causes).most_common(1)[0][0]
-            text = f"{causes[-1].who} is flapping: in and out {count} times within {seconds(last - first)} (it {how})."
+            how = verb(Counter(trigger.kind for trigger in triggers).most_common(1)[0][0])
+            who = triggers[-1].who
+            text = f"{who} is flapping: in and out {count} times within {seconds(last - first)} (it {how})."
             advice = (
                 "Look into that client's log for crashes and restarts. Under a supervisor, give it a group.instance.id "
                 "and a session.timeout.ms longer than its restart."
@@ -152,13 +164,18 @@ def _flapping(rebalances: list[Rebalance]) -> list[Finding]:
 
 
 def _late_polls(rebalances: list[Rebalance]) -> list[Finding]:
-    causes = _causes(rebalances, Kind.POLLED_LATE, Kind.DID_NOT_REJOIN)
-    if not causes:
+    late = [
+        trigger
+        for trigger in _triggers(rebalances, CauseKind.LEFT, CauseKind.DID_NOT_REJOIN)
+        if trigger.kind is CauseKind.DID_NOT_REJOIN or polled_late(trigger.cause)
+    ]
+    if not late:
         return []
-    times = f"{len(causes)} times" if len(causes) > 1 else "once"
-    limit = next((f" of {seconds(c.after_ms)}" for c in reversed(causes) if c.after_ms), "")
+    times = f"{len(late)} times" if len(late) > 1 else "once"
+    timeouts = [t.cause.timeout_ms for t in reversed(late) if t.cause.timeout_ms]
+    limit = f" of {seconds(timeouts[0])}" if timeouts else ""
     text = (
-        f"The poll interval is too short for the work: {_names(c.who for c in causes if c.who)} did not poll in time "
+        f"The poll interval is too short for the work: {_names(t.who for t in late if t.who)} did not poll in time "
         f"and lost its partitions {times} (max.poll.interval.ms{limit})."
     )
     advice = (
@@ -168,21 +185,22 @@ def _late_polls(rebalances: list[Rebalance]) -> list[Finding]:
 
 
 def _timeouts(rebalances: list[Rebalance]) -> list[Finding]:
-    causes = _causes(rebalances, Kind.TIMED_OUT)
-    if not causes:
+    silent = _triggers(rebalances, CauseKind.TIMED_OUT)
+    if not silent:
         return []
-    rejoined = {c.who.identity: c.at_ms for c in _causes(rebalances, Kind.JOINED) if c.who is not None}
-    back = [c for c in causes if c.who is not None and rejoined.get(c.who.identity, -1) > c.at_ms]
-    after = seconds(causes[-1].after_ms) if causes[-1].after_ms else "its session timeout"
+    rejoined = {t.who.identity: t.at_ms for t in _triggers(rebalances, CauseKind.JOINED) if t.who is not None}
+    back = [t for t in silent if t.who is not None and rejoined.get(t.who.identity, -1) > t.at_ms]
+    timeout_ms = silent[-1].cause.timeout_ms
+    after = seconds(timeout_ms) if timeout_ms else "its session timeout"
     if back:
-        names = _names(c.who for c in back if c.who)
+        names = _names(t.who for t in back if t.who)
         text = f"{names} went silent for {after} and came back: paused, cut off, or restarted."
         advice = (
             "Look for long pauses (garbage collection, a busy event loop, a suspended machine) and network loss; raise "
             "session.timeout.ms if they cannot be avoided."
         )
     else:
-        text = f"{_names(c.who for c in causes if c.who)} crashed or was cut off: the group noticed after {after}."
+        text = f"{_names(t.who for t in silent if t.who)} crashed or was cut off: the group noticed after {after}."
         advice = "Close consumers on shutdown, so that they leave at once; a lower session.timeout.ms notices earlier."
     return [Finding("session timeout", WARNING, text, advice)]
 
@@ -206,10 +224,10 @@ def _standstill(rebalances: list[Rebalance], present: Present) -> list[Finding]:
 
 
 def _store_failures(rebalances: list[Rebalance]) -> list[Finding]:
-    causes = _causes(rebalances, Kind.STORE_FAILED)
-    if not causes:
+    failures = _triggers(rebalances, CauseKind.STORE_FAILED)
+    if not failures:
         return []
-    text = f"Assignments could not be stored {len(causes)} times: {causes[-1].text}."
+    text = f"Assignments could not be stored {len(failures)} times: {failures[-1].text}."
     return [Finding("store failed", PROBLEM, text, "Look at the broker's disk and log, and at __consumer_offsets.")]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.events import GroupEvent, MemberEvent
+from kohort.insight.claims import polled_late
 
 NOT_PROVIDED = "not provided"
 K = CauseKind
@@ -27,6 +28,21 @@ def why_of_event(event: GroupEvent) -> str:
     if isinstance(event, MemberEvent) and (short := _OF_MEMBER.get(cause.kind)) is not None:
         return short(cause)
     return why(cause)
+
+
+def told(cause: Cause) -> str:
+    """Continues a sentence that begins with the member; stands alone where `subject` is None."""
+    return _TOLD.get(cause.kind, why)(cause)
+
+
+def subject(cause: Cause) -> Who | None:
+    """Whom `told` is about."""
+    return None if cause.kind in _WITHOUT_SUBJECT else cause.who
+
+
+def verb(kind: CauseKind) -> str:
+    """What a member did, in two or three words."""
+    return _VERBS.get(kind, kind.value.replace("_", " "))
 
 
 def seconds(duration_ms: int) -> str:
@@ -140,3 +156,71 @@ _OF_MEMBER: dict[CauseKind, Callable[[Cause], str]] = {
     K.NEVER_CAME_BACK: _plain("did not come back with its member id within the session timeout"),
     K.OVER_MAX_SIZE: _plain("the group is over group.max.size"),
 }
+
+
+# ---- for those who do not know the protocol
+
+
+def _because(text: str) -> Callable[[Cause], str]:
+    return lambda c: f"{text}: {c.said}" if c.said else text
+
+
+def _within(text: str) -> Callable[[Cause], str]:
+    return lambda c: text.format("" if c.timeout_ms is None else f" within {seconds(c.timeout_ms)}")
+
+
+def _left(cause: Cause) -> str:
+    if polled_late(cause):
+        return "left, since its application did not poll within max.poll.interval.ms"
+    return _because("left")(cause)
+
+
+def _removed(cause: Cause) -> str:
+    return "was removed by an administrator" + (f" ({cause.said})" if cause.said else "")
+
+
+def _silent(cause: Cause) -> str:
+    return "timed out" if cause.timeout_ms is None else f"timed out: no heartbeat for {seconds(cause.timeout_ms)}"
+
+
+def _gone(cause: Cause) -> str:
+    if cause.timeout_ms is None:
+        return "left or timed out"
+    return f"left, or was silent for its session timeout of {seconds(cause.timeout_ms)}"
+
+
+def _too_many(cause: Cause) -> str:
+    if cause.members:
+        return "was put out: the group is over group.max.size"
+    return f"{cause.size} members are over group.max.size"
+
+
+_TOLD: dict[CauseKind, Callable[[Cause], str]] = {
+    K.JOINED: _plain("joined"),
+    K.REJOINED: _because("rejoined"),
+    K.LEADER_REJOINED: _because("rejoined as the leader, to assign anew"),
+    K.METADATA_CHANGED: _because("changed what it subscribes to or supports"),
+    K.HANDED_OVER: _plain("gave partitions back and rejoined, so that others get them (cooperative)"),
+    K.REPLACED: _plain("came back as a new process under its group.instance.id"),
+    K.LEFT: _left,
+    K.REMOVED: _removed,
+    K.TIMED_OUT: _silent,
+    K.TIMED_OUT_IN_FIRST_JOIN: _within("waited in its first join, was not heard of{} and was put out"),
+    K.DID_NOT_REJOIN: _within("did not rejoin{} and was put out"),
+    K.DID_NOT_SYNC: _within("joined but did not sync{} and was put out"),
+    K.NEVER_CAME_BACK: _plain("did not come back with its member id"),
+    K.OVER_MAX_SIZE: _too_many,
+    K.STORE_FAILED: lambda c: f"the assignment could not be stored: {c.error}",
+    K.LOADED: _plain("the coordinator was restarted"),
+    K.GONE: _gone,
+    K.UNKNOWN: lambda c: f"for a reason that this version does not know: {c.raw}" if c.raw else "no reason was given",
+}
+_VERBS = {
+    K.REMOVED: "was removed",
+    K.REPLACED: "was replaced",
+    K.METADATA_CHANGED: "changed its metadata",
+    K.LEADER_REJOINED: "rejoined as leader",
+    K.HANDED_OVER: "handed partitions over",
+    K.GONE: "left or timed out",
+}
+_WITHOUT_SUBJECT = (K.STORE_FAILED, K.UNKNOWN)
