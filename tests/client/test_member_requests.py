@@ -11,7 +11,7 @@ from kohort.assignors import Subscription
 from kohort.client.effects import Assign, AutoCommit, Fail, Revoke, WatchTopics
 from kohort.client.member import MemberState
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import FindCoordinatorResponse
+from kohort.protocol.messages import FindCoordinatorResponse, JoinGroupResponse
 
 
 def kinds(stage: Stage) -> list[str]:
@@ -205,3 +205,34 @@ def test_taking_over_an_assignment_starts_the_automatic_commits_anew() -> None:
     assert stage.member.pending is None
     stage.pass_time(1)
     assert isinstance(stage.member.pending, AutoCommit)
+
+
+def test_the_answer_to_a_join_that_was_given_up_is_void() -> None:
+    stage = Stage()
+    stage.subscribe("orders")
+    stage.coordinator_found()
+    given_up = stage.sent.pop()
+    stage.do(stage.member.coordinator_disconnected("gone", stage.now_ms))
+    stage.pass_time(200)
+    stage.coordinator_found()
+    late = JoinGroupResponse(
+        generation_id=9, protocol_type="consumer", protocol_name="range", leader="other", member_id="old"
+    )
+    stage.do(stage.member.received(given_up.token, late, stage.now_ms))
+    assert kinds(stage) == ["JoinGroup"], "the later join is the one that counts"
+    stage.joined(10, leader="other")
+    assert stage.request("SyncGroup").generation_id == 10
+
+
+def test_the_answer_to_a_join_is_void_when_the_member_has_left_meanwhile() -> None:
+    stage = Stage()
+    stage.subscribe("orders")
+    stage.coordinator_found()
+    parked = stage.sent.pop()
+    stage.do(stage.member.leave("closing", stage.now_ms))
+    late = JoinGroupResponse(
+        generation_id=9, protocol_type="consumer", protocol_name="range", leader="other", member_id="old"
+    )
+    stage.do(stage.member.received(parked.token, late, stage.now_ms))
+    assert stage.member.state is MemberState.UNJOINED
+    assert "SyncGroup" not in kinds(stage)
