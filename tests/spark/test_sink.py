@@ -7,7 +7,9 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql.types import StructType
 
+import kohort
 from kohort.client.partitioner import partition_for_key
+from kohort.protocol.errors import ErrorCode
 from kohort.spark.options import OptionError, parse_write_options
 from kohort.spark.sink import WriteError, check_columns, write
 from spark.query import create, unique
@@ -94,8 +96,44 @@ def test_a_refused_record_fails_the_task(servers: str) -> None:
     topic = unique("small")
     create(servers, topic, 1, max_message_bytes="200")
     options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
-    with pytest.raises(WriteError, match=topic):
+    with pytest.raises(WriteError, match=rf"{topic}.*a row of 1000 bytes is too large.*max\.message\.bytes"):
         write(options, ("value",), iter([pa.record_batch({"value": [b"x" * 1000]})]))
+
+
+def test_a_row_that_the_producer_refuses_says_what_to_raise(servers: str) -> None:
+    options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": "t"})
+    with pytest.raises(WriteError, match=r"a row of 2000000 bytes is too large.*kafka\.message\.max\.bytes"):
+        write(options, ("value",), iter([pa.record_batch({"value": [b"x" * 2_000_000]})]))
+
+
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"1"}])
+def test_a_null_header_is_an_error_that_says_what_to_do(servers: str, header: dict[str, object] | None) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = pa.record_batch({"value": [b"x"], "headers": pa.array([[header]], kind)})
+    options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": "t"})
+    with pytest.raises(WriteError, match="filter"):
+        write(options, ("value", "headers"), iter([rows]))
+
+
+def test_null_values_and_null_arrays_of_headers_are_written(servers: str) -> None:
+    topic = unique("headers")
+    create(servers, topic, 1)
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = pa.record_batch({"value": [b"x", b"y"], "headers": pa.array([[{"key": "k", "value": None}], None], kind)})
+    options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
+    assert write(options, ("value", "headers"), iter([rows])).records == 2
+
+
+def test_a_producer_that_has_failed_for_good_is_replaced(servers: str, broker: kohort.Broker) -> None:
+    topic = unique("out")
+    create(servers, topic, 1)
+    options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
+    rows = pa.record_batch({"value": [b"x"]})
+    assert write(options, ("value",), iter([rows])).records == 1
+    broker.faults.fail("Produce", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, topic=topic)
+    with pytest.raises(WriteError, match="the next attempt of this task begins with a new one"):
+        write(options, ("value",), iter([rows]))
+    assert write(options, ("value",), iter([rows])).records == 1
 
 
 def test_a_null_topic_is_an_error(servers: str) -> None:

@@ -40,6 +40,8 @@ class BlockingTransport:
             self._flush()
             while not self.connection.ready:
                 self._receive_some()
+        except NotConnectedError as error:
+            raise NotConnectedError(f"{error.message}, before its first answer; {_doubt(config)}") from error
         except BaseException as error:
             self.close(str(error))
             raise
@@ -58,9 +60,12 @@ class BlockingTransport:
             sock.settimeout(config["request.timeout.ms"] / 1000)
             context = ssl_context(config)
             return sock if context is None else context.wrap_socket(sock, server_hostname=self.host)
-        except (OSError, ssl.SSLError) as error:
+        except ssl.SSLCertVerificationError as error:
             sock.close()
             raise NotConnectedError(f"{self.name}: {error}") from error
+        except (OSError, ssl.SSLError) as error:
+            sock.close()
+            raise NotConnectedError(f"{self.name}: {error}; {_doubt(config)}") from error
 
     @property
     def name(self) -> str:
@@ -150,6 +155,10 @@ class BlockingTransport:
         self.connection.close(reason)
         self._answers.clear()
         self._socket.close()
+
+
+def _doubt(config: Config) -> str:
+    return f"security.protocol={config['security.protocol']}: is that what this port speaks?"
 
 
 def has_input(sock: socket.socket) -> bool:

@@ -109,6 +109,7 @@ class QueryDriver:
     def latest_offset(self, start_json: dict[str, Any], limit: int | None) -> dict[str, Any]:
         start = self._resume(StreamOffset.from_json(start_json))
         self._membership.check()
+        self._waiting.begins()
         self.holdings.finish(start.ranges)
         planned = self._next_of_stream(start, limit) if self._targets is None else self._next_to_targets(start, limit)
         if not any(stop > first for first, stop in planned.values()):

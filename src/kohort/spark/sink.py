@@ -6,7 +6,8 @@ At least once: a task that Spark repeats writes its rows again. The producer is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,10 @@ _ALLOWED: dict[str, tuple[type[DataType], ...]] = {
 }
 PRODUCER_DEFAULTS = {"linger.ms": "20", "client.id": "kohort-spark", "partitioner": "murmur2_random"}
 """The partitioner puts a key where Java's producers do, and so Spark's own sink; librdkafka's default does not."""
+_FOR_GOOD = (
+    "the producer cannot go on, and the next attempt of this task begins with a new one. Records it had sent may be in "
+    "the topic already, as with any repeated task"
+)
 _producers: dict[tuple[tuple[str, str], ...], Any] = {}
 
 
@@ -78,11 +83,15 @@ def check_columns(schema: StructType, options: WriteOptions, overwrite: bool) ->
 
 def write(options: WriteOptions, columns: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Written:
     """All rows of a task; returns when the brokers have them."""
-    delivery = _Delivery(_producer(options.producer))
-    for batch in batches:
-        lists = {name: batch.column(name).to_pylist() for name in columns}
-        _produce(delivery, options.topic, lists, batch.num_rows)
-    return Written(delivery.finish())
+    delivery = _Delivery(_producer(options.producer), options.producer)
+    try:
+        for batch in batches:
+            lists = {name: batch.column(name).to_pylist() for name in columns}
+            _produce(delivery, options.topic, lists, batch.num_rows)
+        return Written(delivery.finish())
+    except BaseException:
+        _forget(options.producer)
+        raise
 
 
 def _produce(delivery: _Delivery, fixed_topic: str | None, lists: Mapping[str, list[Any]], rows: int) -> None:
@@ -95,8 +104,17 @@ def _produce(delivery: _Delivery, fixed_topic: str | None, lists: Mapping[str, l
             raise WriteError("a row has a null topic: fill the column topic or set the option topic")
         where = {} if partition is None else {"partition": partition}
         if pairs:
-            where["headers"] = [(pair["key"], pair["value"]) for pair in pairs]
+            where["headers"] = _headers(pairs)
         delivery.produce(topic, key, value, where)
+
+
+def _headers(pairs: list[Any]) -> list[tuple[str, bytes | None]]:
+    if any(pair is None or pair["key"] is None for pair in pairs):
+        raise WriteError(
+            "a row has a null header, or one with a null key, and Kafka has none such: leave them out with "
+            "filter(headers, h -> h.key is not null). A null value is fine, and so is a null array"
+        )
+    return [(pair["key"], pair["value"]) for pair in pairs]
 
 
 def _producer(settings: Mapping[str, str]) -> Any:
@@ -112,43 +130,90 @@ def _producer(settings: Mapping[str, str]) -> Any:
     return _producers[key]
 
 
+def _forget(settings: Mapping[str, str]) -> None:
+    """After a failed task: what it left behind must not be sent by the next, and some errors no producer survives."""
+    producer = _producers.pop(tuple(sorted(settings.items())), None)
+    if producer is not None:
+        producer.purge()
+
+
 class _Delivery:
     """Counts what the brokers acknowledged; the first refusal fails the task."""
 
-    def __init__(self, producer: Any) -> None:
+    def __init__(self, producer: Any, settings: Mapping[str, str]) -> None:
         self._producer = producer
+        self._settings = settings
         self._sent = self._acknowledged = 0
         self._failure: str | None = None
 
     def produce(self, topic: str, key: Any, value: Any, where: dict[str, Any]) -> None:
+        from confluent_kafka import KafkaException
+
         while True:
             try:
                 self._producer.produce(topic, value, key, on_delivery=self._delivered, **where)
                 break
             except BufferError:
-                self._producer.poll(0.1)
-                self._check()
+                self._ask(self._producer.poll, 0.1)
+            except KafkaException as error:
+                size = len(key or b"") + len(value or b"")
+                raise WriteError(f"{topic}: {self._advice(error.args[0], size)}") from None
         self._sent += 1
         if self._sent % 1000 == 0:
-            self._producer.poll(0)
-            self._check()
+            self._ask(self._producer.poll, 0)
+
+    def _ask(self, method: Callable[[float], int], seconds: float) -> int:
+        """Takes the acknowledgements that have come."""
+        from confluent_kafka import KafkaError
+
+        try:
+            left = method(seconds)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except:  # noqa: E722 - confluent-kafka raises fatal errors as a KafkaError, which is no exception, or what comes of that
+            cause = sys.exc_info()[1]
+            text = cause.str() if isinstance(cause, KafkaError) else "the producer has failed, its log says why"
+            raise WriteError(f"{text}: {_FOR_GOOD}") from None
+        if self._failure is not None:
+            raise WriteError(self._failure)
+        return left
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is None:
             self._acknowledged += 1
         elif self._failure is None:
-            self._failure = f"{message.topic()}-{message.partition()}: {error.str()}"
+            size = len(message.key() or b"") + len(message.value() or b"")
+            self._failure = f"{message.topic()}-{message.partition()}: {self._advice(error, size)}"
+
+    def _advice(self, error: Any, size: int) -> str:
+        """What librdkafka or the broker says, and what to do about it."""
+        from confluent_kafka import KafkaError
+
+        text = str(error.str())
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            limit = self._settings.get("message.max.bytes", "1000000, librdkafka's default")
+            return (
+                f"{text}: a row of {size} bytes is too large. The producer takes kafka.message.max.bytes ({limit}), "
+                "the topic its max.message.bytes, compressed: raise what is smaller, or write less into a row"
+            )
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            return f"{text}: {_FOR_GOOD}"
+        if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT):
+            return (
+                f"{text}: the brokers did not acknowledge it within kafka.delivery.timeout.ms "
+                f"({self._settings.get('delivery.timeout.ms', '300000')}): can they be reached, and are enough of "
+                "the partition's replicas in sync?"
+            )
+        return text
 
     def finish(self) -> int:
-        left = self._producer.flush(FLUSH_SECONDS)
-        self._check()
+        left = self._ask(self._producer.flush, FLUSH_SECONDS)
         if left or self._acknowledged != self._sent:
-            raise WriteError(f"{self._sent - self._acknowledged} of {self._sent} records were not acknowledged")
+            raise WriteError(
+                f"{self._sent - self._acknowledged} of {self._sent} records were not acknowledged within "
+                f"{FLUSH_SECONDS} s"
+            )
         return self._sent
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise WriteError(self._failure)
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -17,8 +17,14 @@ class Waiting:
         self._who = who
         self.reason: str | None = None
         """Why nothing can be read now; None where all is well."""
-        self._since = self._told_at = 0.0
+        self._since = time.monotonic()
+        self._told_at = 0.0
         self._told: str | None = None
+
+    def begins(self) -> None:
+        """What may take long, and says nothing before it has failed."""
+        if self.reason is None:
+            self._since = time.monotonic()
 
     def says(self, reason: str | None) -> None:
         """Why nothing is read now, as often as one likes."""
@@ -26,8 +32,6 @@ class Waiting:
             self.is_over()
             return
         now = time.monotonic()
-        if self.reason is None:
-            self._since = now
         self.reason = reason
         lasted = now - self._since
         if lasted >= PATIENCE_SECONDS and (self._told != reason or now - self._told_at >= REPEAT_SECONDS):
@@ -38,3 +42,4 @@ class Waiting:
         if self._told is not None:
             log.info("%s: reading again after %.0f s", self._who, time.monotonic() - self._since)
         self.reason = self._told = None
+        self._since = time.monotonic()
