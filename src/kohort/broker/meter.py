@@ -6,7 +6,7 @@ Without metrics nobody owns a Meter and nothing is counted. No clock of its own:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kohort.coordinator import events
 from kohort.coordinator.causes import CauseKind
@@ -168,7 +168,7 @@ def _kind(event: GroupEvent) -> str:
     return (CauseKind.UNKNOWN if event.cause is None else event.cause.kind).value
 
 
-_OBSERVERS = {
+_OBSERVERS: dict[type[GroupEvent], Callable[[GroupCounters, Any], None]] = {
     events.MemberJoined: GroupCounters._joined,
     events.MemberReplaced: GroupCounters._joined,
     events.MemberLeft: GroupCounters._left,

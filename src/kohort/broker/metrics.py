@@ -250,7 +250,8 @@ def _latency_family(found: Snapshot) -> Metric:
 
 
 def _cumulative(bounds: list[float], counts: list[int]) -> list[tuple[str, float]]:
-    buckets, total = [], 0
+    buckets: list[tuple[str, float]] = []
+    total = 0
     for bound, count in zip([*(f"{bound:g}" for bound in bounds), "+Inf"], counts, strict=True):
         total += count
         buckets.append((bound, total))
@@ -273,7 +274,7 @@ class MetricsServer:
 
     def __init__(self, take: Callable[[], Snapshot], host: str, port: int) -> None:
         registry = CollectorRegistry()
-        registry.register(_Collector(take))  # type: ignore[arg-type]
+        registry.register(_Collector(take))
         self._server, self._thread = start_http_server(port, host, registry)
         self.port: int = self._server.server_port
 

@@ -70,7 +70,7 @@ class GenerationFollower:
     """The generation of a classic group again and again, reading on from where it was. A context manager."""
 
     def __init__(self, target: Target, group_id: str) -> None:
-        self._open = lambda: _Tail(target, OFFSETS_TOPIC, group_id, _generation_of(group_id))
+        self._target, self._group_id = target, group_id
         self._tail: _Tail | None = None
         self._last: int | None = None
 
@@ -85,7 +85,7 @@ class GenerationFollower:
         deadline = time.monotonic() + budget_s
         try:
             if self._tail is None:
-                self._tail = self._open()
+                self._tail = _Tail(self._target, OFFSETS_TOPIC, self._group_id, _generation_of(self._group_id))
                 found = self._tail.backwards(1, deadline)
             else:
                 found = self._tail.news(deadline)
@@ -121,7 +121,7 @@ class _Tail:
 
     def _end(self) -> int:
         assert self.partition is not None
-        return self.consumer.end_offsets([self.partition])[self.partition]
+        return int(self.consumer.end_offsets([self.partition])[self.partition])
 
     def backwards(self, limit: int, deadline: float) -> list[Any]:
         """The last `limit` items, oldest first, or as many as there was time for."""

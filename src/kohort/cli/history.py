@@ -58,7 +58,7 @@ def history(
     """
     _check(report, output)
     now_ms = int(time.time() * 1000)
-    bounds = [None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until)]
+    since_ms, until_ms = (None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until))
     target.admin().close()  # says at once that there is no cluster
     with _session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
         from kohort.client.config import SETTINGS
@@ -66,7 +66,7 @@ def history(
 
         settings = target.settings_for(SETTINGS, {})
         servers = str(settings.pop("bootstrap.servers"))
-        found = survey(spark, servers, group or (), *bounds, settings)
+        found = survey(spark, servers, group or (), since_ms, until_ms, settings)
         try:
             wanted = report or list(REPORTS)
             _as_json(found, wanted) if json else _as_tables(found, wanted, last)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.cli import describe
 from kohort.cli.group_log import GenerationFollower
-from kohort.cli.group_report import GroupReport
+from kohort.cli.group_report import GroupReport, compact
 from kohort.cli.output import is_terminal, plural, print_json_line, printable, rich_table
 from kohort.cli.times import clock_time
 
@@ -124,7 +124,7 @@ def screen(report: GroupReport, trend: Trend, interval: float) -> Any:
     rows = []
     for member in report.members:
         lags = [row.lag for row in report.partitions if row.member_id == member.member_id and row.lag is not None]
-        held = describe.compact(member.assignment)
+        held = compact(member.assignment)
         rows.append([names[member.member_id], member.host, str(len(member.assignment)), str(sum(lags)), held or "-"])
     offset_columns, offset_rows = describe.offsets_table(report)
     offsets = [[printable(cell) for cell in row] for row in offset_rows]

@@ -117,7 +117,8 @@ def lives_of_generations(groups: pa.Array) -> pa.Array:
 
 def udf(function: Callable[..., pa.Array], returns: pa.DataType) -> Any:
     """For Spark, and called once a row: the optimizer would else repeat it for every filter on what it returns."""
-    from pyspark.sql.functions import arrow_udf
+    from pyspark.sql import functions
     from pyspark.sql.pandas.types import from_arrow_type
 
-    return arrow_udf(function, from_arrow_type(returns)).asNondeterministic()
+    # It is there, and its own types do not know it.
+    return functions.arrow_udf(function, from_arrow_type(returns)).asNondeterministic()  # type: ignore[attr-defined]

@@ -217,14 +217,17 @@ def stuck_partitions(lag: DataFrame) -> DataFrame:
     """Partitions whose end moved on while the group's committed offset did not: since when, and how far behind."""
     last = f.max_by("committed_offset", "time").over(Window.partitionBy(*PLACE))
     still = lag.where("committed_offset IS NOT NULL").withColumn("last_offset", last)
-    still = still.where("committed_offset = last_offset").groupBy(*PLACE)
-    found = still.agg(
-        f.first("last_offset").alias("committed_offset"),
-        f.min("time").alias("since"),
-        f.max("time").alias("until"),
-        (f.max("end_offset") - f.min("end_offset")).alias("arrived"),
-        f.max_by("lag", "time").alias("lag"),
-        f.max("committed").alias("last_commit"),
+    found = (
+        still.where("committed_offset = last_offset")
+        .groupBy(*PLACE)
+        .agg(
+            f.first("last_offset").alias("committed_offset"),
+            f.min("time").alias("since"),
+            f.max("time").alias("until"),
+            (f.max("end_offset") - f.min("end_offset")).alias("arrived"),
+            f.max_by("lag", "time").alias("lag"),
+            f.max("committed").alias("last_commit"),
+        )
     )
     return found.where("arrived > 0 AND lag > 0")
 
