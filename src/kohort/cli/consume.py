@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,6 +14,10 @@ from kohort.cli import lines, names, times
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected
+
+if TYPE_CHECKING:
+    from kohort.client import Consumer
+    from kohort.client.types import TopicPartition
 
 app = new_app()
 
@@ -68,7 +72,7 @@ Isolation = Annotated[
 class Until(NamedTuple):
     """When to stop."""
 
-    count: int | None
+    max_messages: int | None
     timeout_ms: int | None
     at_end: bool
 
@@ -137,7 +141,7 @@ def _assign(consumer: Any, topic: str, wanted: Any, start: str) -> None:
         consumer.seek(tp, offset)
 
 
-def _starts(consumer: Any, partitions: list[Any], start: str) -> Mapping[Any, int]:
+def _starts(consumer: Consumer, partitions: list[TopicPartition], start: str) -> Mapping[TopicPartition, int]:
     if start in ("earliest", "beginning"):
         return consumer.beginning_offsets(partitions)
     ends = consumer.end_offsets(partitions)
@@ -164,7 +168,7 @@ def _moment(start: str) -> int:
 def _copy(consumer: Any, write: Callable[[Any], bytes], until: Until, commit: bool) -> None:
     """Records to standard output; in a group, committed once they are printed."""
     out = sys.stdout.buffer
-    left = until.count
+    left = until.max_messages
     last_news = time.monotonic()
     while left is None or left > 0:
         records = consumer.poll(POLL_S, max_records=min(left or POLL_RECORDS, POLL_RECORDS))

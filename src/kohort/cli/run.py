@@ -19,8 +19,9 @@ BROKEN_PIPE = 141
 PROGRAM = "kohort"
 
 # typer carries its own click or uses the installed one, by version; either way these are the bases of BadParameter.
-_BASES = {kind.__name__: kind for kind in typer.BadParameter.__mro__}
-ClickException, UsageError = _BASES["ClickException"], _BASES["UsageError"]
+_BASES: dict[str, Any] = {kind.__name__: kind for kind in typer.BadParameter.__mro__}
+ClickException: type[Any] = _BASES["ClickException"]
+UsageError: type[Any] = _BASES["UsageError"]
 
 
 def run(arguments: list[str]) -> int:

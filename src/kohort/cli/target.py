@@ -126,14 +126,30 @@ class Target:
         return Producer(settings)
 
 
-def connected(function: Callable[..., Any] | None = None, *, config_is_taken: bool = False) -> Any:
-    """Gives a command the connection options, and the Target they amount to as its first argument.
+def connected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the connection options, and the Target they amount to as its first argument."""
+    return _connected(function, _OPTIONS)
 
-    `config_is_taken`: --config means something else in this command, so client settings are --command-property only.
-    """
-    if function is None:
-        return functools.partial(connected, config_is_taken=config_is_taken)
 
+def connected_without_config(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where --config means something else, so that client settings are --command-property only."""
+    return _connected(function, _OPTIONS_WITHOUT_CONFIG)
+
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "bootstrap_server": (DEFAULT_SERVER, BootstrapServer),
+    "command_config": (None, CommandConfig),
+    "client_config": (None, ClientConfig),
+    "command_property": (None, CommandProperty),
+}
+_OPTIONS_WITHOUT_CONFIG: dict[str, tuple[Any, Any]] = {
+    "bootstrap_server": (DEFAULT_SERVER, BootstrapServer),
+    "command_config": (None, CommandConfig),
+    "command_property": (None, OnlyCommandProperty),
+}
+
+
+def _connected(function: Callable[..., Any], options: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
     @functools.wraps(function)
     def command(
         *args: Any,
@@ -151,20 +167,11 @@ def connected(function: Callable[..., Any] | None = None, *, config_is_taken: bo
 
             raise typer.Exit(broken_pipe()) from None
 
-    shared: dict[str, tuple[Any, Any]] = {
-        "bootstrap_server": (DEFAULT_SERVER, BootstrapServer),
-        "command_config": (None, CommandConfig),
-        "client_config": (None, ClientConfig),
-        "command_property": (None, CommandProperty),
-    }
-    if config_is_taken:
-        del shared["client_config"]
-        shared["command_property"] = (None, OnlyCommandProperty)
     hints = get_type_hints(function, include_extras=True)
     own = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(function).parameters.values())[1:]]
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (default, annotation) in shared.items()
+        for name, (default, annotation) in options.items()
     ]
     command.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in [*own, *added]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,10 @@ from kohort.cli import names, properties
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
 from kohort.cli.style import command, new_app
-from kohort.cli.target import Target, connected
+from kohort.cli.target import Target, connected, connected_without_config
+
+if TYPE_CHECKING:
+    from kohort.client import Admin
 
 app = new_app("List, create, describe, delete and alter topics.", no_args_is_help=True)
 
@@ -47,7 +50,7 @@ def _replication(topic: Any) -> int:
 
 
 @command(app)
-@connected(config_is_taken=True)
+@connected_without_config
 def create(
     target: Target,
     topics: Topics,
@@ -179,7 +182,7 @@ def delete(
             print(f"deleted topic {printable(name)}")
 
 
-def _existing(admin: Any, topics: Iterable[str]) -> dict[str, Any]:
+def _existing(admin: Admin, topics: Iterable[str]) -> dict[str, Any]:
     from kohort.protocol.errors import ErrorCode, KafkaError
 
     try:
@@ -191,7 +194,7 @@ def _existing(admin: Any, topics: Iterable[str]) -> dict[str, Any]:
 
 
 @command(app)
-@connected(config_is_taken=True)
+@connected_without_config
 def alter(
     target: Target,
     topic: Topic,

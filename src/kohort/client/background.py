@@ -7,8 +7,9 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -55,7 +56,15 @@ class LoopThread:
             self._thread.join()
 
 
-def blocking(method: Callable[..., Any]) -> Any:
+@overload
+def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]: ...
+
+
+@overload
+def blocking(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]: ...
+
+
+def blocking(method: Callable[..., Any]) -> Callable[..., Any]:
     """The blocking twin of a method of the asyncio class: same name, signature and documentation."""
 
     @functools.wraps(method)
@@ -64,7 +73,6 @@ def blocking(method: Callable[..., Any]) -> Any:
 
     if inspect.iscoroutinefunction(method):
         # The markers of a coroutine function must not survive in the blocking twin.
-        call.__wrapped__ = None  # type: ignore[attr-defined]
-        call.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
         del call.__wrapped__
+        vars(call)["__signature__"] = inspect.signature(method)
     return call

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NO_LEADER_EPOCH = -1
 
@@ -39,15 +39,18 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record. `timestamp` is in milliseconds, `timestamp_type` 0 (create time) or 1 (log append time)."""
+    """One record. `timestamp` is in milliseconds, `timestamp_type` 0 (create time) or 1 (log append time).
+
+    `key` and `value` are what the deserializers give, without them bytes or None.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp: int
     timestamp_type: int
-    key: object
-    value: object
+    key: Any
+    value: Any
     headers: tuple[tuple[str, bytes | None], ...]
     leader_epoch: int
 

@@ -153,7 +153,7 @@ class Watch:
         admin = self._admin
         described = admin.describe_groups([self.group_id])[self.group_id]
         committed = admin.group_offsets(self.group_id) if described.state != "Dead" else {}
-        ends = {tp: found.offset for tp, found in admin.list_offsets(dict.fromkeys(self._partitions, "latest")).items()}
+        ends = self._ends()
         done = {tp: at.offset for tp, at in committed.items() if at is not None and at.offset >= 0}
         lags = {tp: max(0, end - done.get(tp, 0)) for tp, end in ends.items()}
         members = [
@@ -196,8 +196,11 @@ class Watch:
         return {tp.partition: at.offset for tp, at in found.items() if at is not None and at.offset >= 0}
 
     def ends_now(self) -> dict[int, int]:
+        return {tp.partition: offset for tp, offset in self._ends().items()}
+
+    def _ends(self) -> dict[TopicPartition, int]:
         found = self._admin.list_offsets(dict.fromkeys(self._partitions, "latest"))
-        return {tp.partition: place.offset for tp, place in found.items()}
+        return {tp: place.offset for tp, place in found.items() if place is not None}
 
     def coordinator(self) -> tuple[int, str, int]:
         """Node id and address of the broker that coordinates the group, and the partition that says so."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kohort.client.assigned import FetcherConfig
 from kohort.client.effects import AutoCommit, Send
-from kohort.client.fetcher import Fetcher, FetcherConfig
+from kohort.client.fetcher import Fetcher
 from kohort.client.types import TopicPartition
 from kohort.coordinator.events import GroupEvent, RebalanceCompleted
 from kohort.protocol.errors import ErrorCode

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kohort.sim.world import World
 
 
-def contents(broker: SimBroker, tp: TopicPartition) -> list[tuple[int, bytes]]:
+def contents(broker: SimBroker, tp: TopicPartition) -> list[tuple[int, bytes | None]]:
     """Every record of a partition, offset and value, read from the log itself."""
     log = broker.store.logs[tp]
     records = []
@@ -47,7 +47,7 @@ class RecordDurability(Checker):
             for offset, value in acked.items():
                 if there.get(offset) != value:
                     self.fail(f"{value!r} was acknowledged at {tp} {offset}, there is {there.get(offset)!r}")
-            values = [bytes(value) for _, value in found]
+            values = [bytes(value) for _, value in found if value is not None]
             if len(set(values)) != len(values):
                 twice = sorted({value for value in values if values.count(value) > 1})
                 self.fail(f"{tp} holds {twice[0]!r} more than once")

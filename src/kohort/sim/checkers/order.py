@@ -22,6 +22,7 @@ class Order(Checker):
         for view in log.read(log.start_offset, 1 << 40):
             for pos, header in iter_batches(view):
                 for record in read_records(view, pos, header):
+                    assert record.key is not None
                     self._apply(decode(record.key, record.value), generations, offsets, partition, record.offset)
 
     def _apply(
