@@ -1,26 +1,28 @@
 """Broker and topic configs: parsing, describing, changing, and that a change has its effect and stays."""
 
+import json
+
 import pytest
 
 from kohort.broker.config import BrokerConfig, ConfigError, ConfigSource
-from kohort.broker.config_keys import BROKER_KEYS, TOPIC_DOCS
+from kohort.broker.config_keys import BROKER_KEYS, GROUP_KEYS
 from kohort.broker.reference import markdown
+from kohort.broker.topics import DOCUMENT
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.storage.config import CONFIG_KEYS
 from wire import World, batch
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def test_every_config_is_documented_and_its_default_is_valid():
-    for key in BROKER_KEYS.values():
+    for key in (*BROKER_KEYS.values(), *CONFIG_KEYS.values(), *GROUP_KEYS.values()):
         assert key.doc.endswith(".") and "\n" not in key.doc
         if key.default is not None:
-            assert key.parse(key.text(key.default)) == key.default
-    assert set(TOPIC_DOCS) == set(CONFIG_KEYS)
-    synonyms = {name for key in CONFIG_KEYS.values() for name in key.synonyms}
+            assert key.parse(key.format(key.default)) == key.default
+    synonyms = {name for key in (*CONFIG_KEYS.values(), *GROUP_KEYS.values()) for name in key.synonyms}
     assert synonyms <= set(BROKER_KEYS)
     assert {name: BROKER_KEYS[name].default for name in ("num.partitions", "group.max.session.timeout.ms")} == {
         "num.partitions": 1,
@@ -32,10 +34,10 @@ def test_every_config_is_documented_and_its_default_is_valid():
     ("name", "value", "says"),
     [
         ("num.partition", "1", "Did you mean num.partitions?"),
-        ("num.partitions", "x", "Not a int"),
+        ("num.partitions", "x", "Not a number of type INT"),
         ("num.partitions", "0", "at least 1"),
-        ("num.partitions", 2**31, "Not a int"),
-        ("auto.create.topics.enable", "yes", "Not a boolean"),
+        ("num.partitions", 2**31, "Not a number of type INT"),
+        ("auto.create.topics.enable", "yes", "either true or false"),
         ("log.cleanup.policy", "shred", "one of: compact, delete"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "no more than 1"),
         ("compression.type", "brotli", "one of"),
@@ -54,7 +56,7 @@ def test_contradictions_are_named():
 
 def test_values_are_typed():
     config = BrokerConfig({"num.partitions": "3", "log.cleanup.policy": "compact, delete", "node.id": 5})
-    assert (config["num.partitions"], config["log.cleanup.policy"]) == (3, ["compact", "delete"])
+    assert (config["num.partitions"], config["log.cleanup.policy"]) == (3, ("compact", "delete"))
     assert config.source("num.partitions") == ConfigSource.STATIC_BROKER_CONFIG
     assert config.source("message.max.bytes") == ConfigSource.DEFAULT_CONFIG
 
@@ -99,10 +101,11 @@ def test_describing_a_topic_shows_values_sources_and_synonyms():
         ("message.max.bytes", "5000", ConfigSource.STATIC_BROKER_CONFIG),
         ("message.max.bytes", "1048588", ConfigSource.DEFAULT_CONFIG),
     ]
-    assert (rows["retention.ms"].value, rows["retention.ms"].config_source) == ("7200000", 4)
+    assert (rows["retention.ms"].value, rows["retention.ms"].config_source) == ("7200000", ConfigSource.DEFAULT_CONFIG)
+    assert rows["retention.ms"].synonyms == []  # log.retention.ms is not set, and as in Kafka only its own name shows
     assert (rows["segment.bytes"].config_source, rows["segment.bytes"].documentation) == (
         5,
-        TOPIC_DOCS["segment.bytes"],
+        CONFIG_KEYS["segment.bytes"].doc,
     )
     only = describe(client, TOPIC, "t", ["retention.ms", "nonsense"])
     assert [row.name for row in only.configs] == ["retention.ms"]
@@ -111,11 +114,11 @@ def test_describing_a_topic_shows_values_sources_and_synonyms():
 
 
 def test_describing_the_broker():
-    client = World({"num.partitions": 7}).connect()
+    client = World({"message.max.bytes": 7}).connect()
     rows = {row.name: row for row in describe(client, BROKER, "1").configs}
-    assert (rows["num.partitions"].value, rows["num.partitions"].read_only) == ("7", False)
+    assert (rows["message.max.bytes"].value, rows["message.max.bytes"].read_only) == ("7", False)
     assert rows["node.id"].read_only
-    assert describe(client, BROKER, "").configs == []
+    assert [row.name for row in describe(client, BROKER, "").configs] == ["min.insync.replicas"]
     assert describe(client, BROKER, "9").error_code == ErrorCode.INVALID_REQUEST
     assert describe(client, 99, "x").error_code == ErrorCode.INVALID_REQUEST
 
@@ -153,7 +156,16 @@ def test_lists_are_appended_to_and_subtracted_from():
         (TOPIC, "nope", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "1", ("node.id", SET, "4"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("no.such", SET, "4"), ErrorCode.INVALID_CONFIG),
-        (BROKER, "2", ("num.partitions", SET, "4"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("num.partitions", SET, "4"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "2", ("message.max.bytes", SET, "4"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("min.insync.replicas", SET, "2"), ErrorCode.INVALID_CONFIG),
+        (BROKER, "", ("min.insync.replicas", DELETE, None), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "44999"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "15001"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", ("consumer.heartbeat.interval.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, "", ("consumer.session.timeout.ms", SET, "50000"), ErrorCode.INVALID_REQUEST),
         (16, "x", ("a", SET, "4"), ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -163,6 +175,7 @@ def test_refused_changes(kind, name, change, code):
     row = alter(world.connect(), kind, name, change)
     assert ErrorCode(row.error_code) == code and row.error_message
     assert world.core.topics.by_name["t"].overrides == {} and world.core.config.dynamic == {}
+    assert world.core.config.cluster == {"min.insync.replicas": 1} and world.core.topics.group_overrides == {}
 
 
 def test_validate_only_changes_nothing():
@@ -183,8 +196,62 @@ def test_dynamic_broker_configs_reach_topics_and_stay():
     assert client.produce("own", batch(b"a" * 300)).error_code == 0
     again = World(store=world.store)
     assert again.core.config["message.max.bytes"] == 200
+    assert alter(client, BROKER, "", ("message.max.bytes", SET, "400")).error_code == 0
+    again = World({"message.max.bytes": 600}, store=world.store)
+    (row,) = describe(again.connect(), BROKER, "1", ["message.max.bytes"], include_synonyms=True).configs
+    assert [(s.value, s.source) for s in row.synonyms] == [("200", 2), ("400", 3), ("600", 4), ("1048588", 5)]
     rows = {row.name: row.value for row in describe(again.connect(), BROKER, "").configs}
-    assert rows == {"message.max.bytes": "200"}
+    assert rows == {"message.max.bytes": "400", "min.insync.replicas": "1"}
+    assert alter(client, BROKER, "1", ("message.max.bytes", DELETE, None)).error_code == 0
+    assert client.produce("t", batch(b"a" * 300)).error_code == 0
+
+
+def test_a_state_document_of_before_has_its_broker_configs_still():
+    world = World()
+    document = json.loads(world.store.read_file(DOCUMENT))
+    del document["cluster_configs"], document["group_configs"]
+    document["broker_configs"] = {"message.max.bytes": "200", "min.insync.replicas": "2"}
+    world.store.write_file(DOCUMENT, json.dumps(document).encode())
+    config = World(store=world.store).core.config
+    assert (config.dynamic, config.cluster) == ({"message.max.bytes": 200}, {"min.insync.replicas": 2})
+
+
+def test_min_insync_replicas_is_set_for_the_cluster_from_the_first_start_on():
+    world = World({"min.insync.replicas": 2})
+    world.create_topic("t")
+    for kind, name in ((TOPIC, "t"), (BROKER, "1"), (BROKER, "")):
+        (row,) = describe(world.connect(), kind, name, ["min.insync.replicas"]).configs
+        assert (row.value, row.config_source) == ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    again = World({"min.insync.replicas": 3}, store=world.store)
+    assert again.core.config["min.insync.replicas"] == 2
+
+
+def listed(client, *types, version=1):
+    request = messages.ListConfigResourcesRequest
+    answer = client.call(request(resource_types=list(types)) if version else request(), version)
+    return answer.error_code, [(row.resource_name, row.resource_type) for row in answer.config_resources]
+
+
+def test_groups_have_configs_of_their_own_that_stay():
+    world = World({"group.consumer.heartbeat.interval.ms": 6000})
+    world.create_topic("t")
+    client = world.connect()
+    assert alter(client, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")).error_message is None
+    result = describe(World(store=world.store).connect(), GROUP, "g", include_synonyms=True)
+    rows = {row.name: row for row in result.configs}
+    assert [(s.name, s.value, s.source) for s in rows["consumer.session.timeout.ms"].synonyms] == [
+        ("consumer.session.timeout.ms", "50000", ConfigSource.DYNAMIC_GROUP_CONFIG),
+        ("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT_CONFIG),
+    ]
+    (row,) = describe(client, GROUP, "other", ["consumer.heartbeat.interval.ms"]).configs
+    assert (row.value, row.config_source, row.read_only) == ("6000", ConfigSource.STATIC_BROKER_CONFIG, False)
+    assert describe(client, GROUP, "").error_code == ErrorCode.INVALID_REQUEST
+    assert listed(client) == (0, [("g", GROUP), ("1", BROKER), ("t", TOPIC)])
+    assert listed(client, GROUP) == (0, [("g", GROUP)])
+    assert listed(client, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])
+    assert listed(client, version=0) == (0, [])
+    assert alter(client, GROUP, "g", ("consumer.session.timeout.ms", DELETE, None)).error_code == 0
+    assert listed(client, GROUP) == (0, [])
 
 
 def test_alter_configs_replaces_everything():
@@ -199,4 +266,4 @@ def test_alter_configs_replaces_everything():
 
 def test_the_reference_names_every_config():
     text = markdown()
-    assert all(f"| `{name}` |" in text for name in (*BROKER_KEYS, *CONFIG_KEYS))
+    assert all(f"| `{name}` |" in text for name in (*BROKER_KEYS, *CONFIG_KEYS, *GROUP_KEYS))

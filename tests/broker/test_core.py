@@ -2,6 +2,8 @@
 
 import struct
 
+import pytest
+
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from wire import World, batch, fetch_request, produce_request
@@ -84,7 +86,41 @@ def test_api_versions_lists_the_table():
     served = {key: (api.min_version, api.max_version) for key, api in world.core.table.apis.items()}
     assert served[0] == (3, 13) and served[1] == (4, 18)
     assert ranges == served | {0: (0, 13)}
-    assert answer.finalized_features == []
+    finalized = {row.name: (row.min_version_level, row.max_version_level) for row in answer.finalized_features}
+    assert finalized == {"metadata.version": (30, 30), "eligible.leader.replicas.version": (1, 1)}
+    assert {row.name for row in answer.supported_features} == set(finalized) | {
+        "group.version", "transaction.version", "share.version", "streams.version"
+    }  # fmt: skip
+
+
+def test_features_with_a_lowest_level_of_0_are_hidden_from_older_clients():
+    request = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    answer = World().connect().call(request, 3)
+    assert [row.name for row in answer.supported_features] == ["metadata.version", "eligible.leader.replicas.version"]
+
+
+@pytest.mark.parametrize(
+    ("feature", "level", "upgrade_type", "says"),
+    [
+        ("metadata.version", 30, 1, None),
+        ("group.version", 0, 1, None),
+        ("group.version", 1, 1, "only supports versions 0-0"),
+        ("metadata.version", 31, 1, "only supports versions 30-30"),
+        ("metadata.version", 29, 2, "only supports versions 30-30"),
+        ("no.such", 1, 1, "does not support this feature"),
+        ("metadata.version", 30, 9, "upgrade type"),
+    ],
+)
+def test_features_cannot_be_changed(feature, level, upgrade_type, says):
+    kind = messages.UpdateFeaturesRequest
+    update = kind.FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=upgrade_type)
+    answer = World().connect().call(kind(feature_updates=[update]), 1)
+    if says is None:
+        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+        assert [row.feature for row in answer.results] == [feature]
+    else:
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION and says in answer.error_message
+        assert answer.results == []
 
 
 def test_a_client_without_a_proper_software_name_is_refused():

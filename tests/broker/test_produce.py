@@ -1,6 +1,7 @@
 """Produce, batch by batch: what is stored, what is refused and with which code."""
 
 import errno
+import itertools
 
 import pytest
 
@@ -49,6 +50,19 @@ def test_every_version_by_name(world, version):
     world.create_topic("t")
     row = world.connect().produce("t", batch(b"a"), version=version)
     assert (row.error_code, row.base_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("topics", [[(0, 0)], [(0,), (0,)]])
+def test_of_rows_for_the_same_partition_the_last_counts(world, topics):
+    world.create_topic("t")
+    kind, values = messages.ProduceRequest, itertools.count()
+    request = kind(acks=-1, timeout_ms=1000)
+    for indexes in topics:
+        rows = [kind.PartitionProduceData(index=index, records=batch(b"%d" % next(values))) for index in indexes]
+        request.topic_data.append(kind.TopicProduceData(name="t", partition_data=rows))
+    (answer,) = world.connect().call(request, 9).responses
+    assert [(row.index, row.error_code, row.base_offset) for row in answer.partition_responses] == [(0, 0, 0)]
+    assert [record.value for record in stored(world)] == [b"1"]
 
 
 def test_version_13_by_topic_id(world):

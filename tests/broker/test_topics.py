@@ -51,6 +51,16 @@ def test_created_topics_show_in_metadata(world, version):
         assert {config.name: config.value for config in row.configs}["retention.ms"] == "1000"
 
 
+def test_nobody_makes_the_log_of_kafkas_controllers(world):
+    client = world.connect()
+    (row,) = create(client, "__cluster_metadata")
+    assert row.error_code == ErrorCode.INVALID_REQUEST and "prohibited" in row.error_message
+    (topic,) = metadata(client, "__cluster_metadata", allow_auto_topic_creation=True).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (row,) = create(client, "other")
+    assert row.error_message is None
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250])
 def test_invalid_names(world, name):
     client = world.connect()

@@ -56,7 +56,7 @@ def test_records_survive_a_clean_stop(tmp_path):
         (["--memory", "--data-dir", "x"], "exclude each other"),
         (["--memory", "--config", "novalue"], "KEY=VALUE"),
         (["--memory", "--config", "num.partition=2"], "Did you mean num.partitions?"),
-        (["--memory", "--config", "num.partitions=zero"], "Not a int"),
+        (["--memory", "--config", "num.partitions=zero"], "Not a number of type INT"),
         (["--memory", "--advertised-listener", "x"], "HOST:PORT"),
         (["--log-level", "loud"], "--log-level"),
     ],

@@ -8,7 +8,9 @@ def test_create_list_describe_alter_delete(k):
     assert made == (0, "created topic life\n", "")
     assert ["life", "2", "1"] in k("topics", "list").rows()
     (report,) = k("topics", "describe", "life", "--json").json()
-    assert report["configs"] == {"retention.ms": "3600000"} and len(report["topic_id"]) == 22
+    assert (
+        report["configs"] == {"min.insync.replicas": "1", "retention.ms": "3600000"} and len(report["topic_id"]) == 22
+    )
     assert [p["end_offset"] for p in report["partitions"]] == [0, 0]
     altered = k(
         "topics", "alter", "life", "--partitions", "3", "--config", "retention.ms=5", "--config", "segment.ms=9"
@@ -16,7 +18,7 @@ def test_create_list_describe_alter_delete(k):
     assert altered.out == "life: retention.ms = 5\nlife: segment.ms = 9\nlife: 2 -> 3 partitions\n"
     assert "back to its default" in k("topics", "alter", "life", "--delete-config", "retention.ms").out
     (report,) = k("topics", "describe", "life", "--json").json()
-    assert (report["configs"], len(report["partitions"])) == ({"segment.ms": "9"}, 3)
+    assert (report["configs"], len(report["partitions"])) == ({"min.insync.replicas": "1", "segment.ms": "9"}, 3)
     assert k("topics", "delete", "life") == (0, "deleted topic life\n", "")
     assert "life" not in k("topics", "list").out
 

@@ -5,7 +5,9 @@ Names and defaults are Kafka's; where a default differs, its line says so. `koho
 
 from __future__ import annotations
 
-from kohort.broker.config import INT_MAX, LONG_MAX, ConfigKey, ConfigType
+from typing import Any
+
+from kohort.config_key import INT_MAX, LONG_MAX, ConfigKey, ConfigType, by_name
 
 _B, _S, _I, _L, _D, _LIST = (
     ConfigType.BOOLEAN,
@@ -22,8 +24,16 @@ _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
 
 
-def _key(name: str, kind: ConfigType, default, doc: str, low=None, high=None, choices=(), dynamic=False) -> ConfigKey:
-    return ConfigKey(name, kind, default, doc, low, high, tuple(choices), dynamic)
+def _key(
+    name: str,
+    type: ConfigType,
+    default: Any,
+    doc: str,
+    low: float | None = None,
+    high: float | None = None,
+    **more: Any,
+) -> ConfigKey:
+    return ConfigKey(name, type, default, doc, low, high, **more)
 
 
 _BROKER = [
@@ -46,9 +56,9 @@ _BROKER = [
     ),
     _key("max.request.partition.size.limit", _I, 2000, "The most partitions one DescribeTopicPartitions shows.", 1),
     # Topics.
-    _key("auto.create.topics.enable", _B, True, "Create a topic when a client asks for its metadata.", dynamic=True),
+    _key("auto.create.topics.enable", _B, True, "Create a topic when a client asks for its metadata."),
     _key("delete.topic.enable", _B, True, "Whether topics can be deleted."),
-    _key("num.partitions", _I, 1, "Partitions of a topic created without a count.", 1, dynamic=True),
+    _key("num.partitions", _I, 1, "Partitions of a topic created without a count.", 1),
     _key("default.replication.factor", _I, 1, "Replicas of a topic created without a count; one broker, so 1.", 1),
     # Logs: the defaults of every topic.
     _key("message.max.bytes", _I, 1048588, "The largest record batch accepted.", 0, dynamic=True),
@@ -64,8 +74,8 @@ _BROKER = [
     _key("log.retention.hours", _I, 168, "How long records are kept, in hours."),
     _key("log.retention.bytes", _L, -1, "How many bytes of a partition are kept; -1 all.", dynamic=True),
     _key("log.retention.check.interval.ms", _L, 300000, "How often retention is enforced.", 1),
-    _key("log.segment.delete.delay.ms", _L, 60000, "The delay before a removed file is deleted.", 0, dynamic=True),
-    _key("log.cleanup.policy", _LIST, ["delete"], "delete, compact or both.", choices=_CLEANUP, dynamic=True),
+    _key("log.segment.delete.delay.ms", _L, 60000, "No effect: a removed file goes at once.", 0, dynamic=True),
+    _key("log.cleanup.policy", _LIST, ("delete",), "delete, compact or both.", choices=_CLEANUP, dynamic=True),
     _key("log.cleaner.enable", _B, True, "Whether compacted topics are compacted."),
     _key("log.cleaner.backoff.ms", _L, 15000, "How often the cleaner looks for logs to compact.", 0, dynamic=True),
     _key("log.cleaner.delete.retention.ms", _L, _DAY_MS, "How long tombstones are kept.", 0, dynamic=True),
@@ -79,13 +89,15 @@ _BROKER = [
     _key("log.message.timestamp.type", _S, "CreateTime", "Whose time counts.", choices=_TIMESTAMP, dynamic=True),
     _key("log.message.timestamp.before.max.ms", _L, LONG_MAX, "How old a record may be.", 0, dynamic=True),
     _key("log.message.timestamp.after.max.ms", _L, _HOUR_MS, "How far in the future a record may be.", 0, dynamic=True),
-    _key("log.local.retention.ms", _L, -2, "Local part of a tiered log; -2 follows retention.", -2, dynamic=True),
-    _key("log.local.retention.bytes", _L, -2, "Local part of a tiered log; -2 follows retention.", -2, dynamic=True),
+    _key("log.local.retention.ms", _L, -2, "No effect: there is no tiered storage.", -2, dynamic=True),
+    _key("log.local.retention.bytes", _L, -2, "No effect: there is no tiered storage.", -2, dynamic=True),
     _key("compression.type", _S, "producer", "The codec records are stored in.", choices=_COMPRESSION, dynamic=True),
-    _key("compression.gzip.level", _I, -1, "Level where the broker compresses with gzip.", -1, 9, dynamic=True),
+    _key(
+        "compression.gzip.level", _I, -1, "Level where the broker compresses with gzip.", 1, 9, also=(-1,), dynamic=True
+    ),
     _key("compression.lz4.level", _I, 9, "Level where the broker compresses with lz4.", 1, 17, dynamic=True),
     _key("compression.zstd.level", _I, 3, "Level where the broker compresses with zstd.", -131072, 22, dynamic=True),
-    _key("min.insync.replicas", _I, 1, "Replicas that must have a record for acks=all.", 1, dynamic=True),
+    _key("min.insync.replicas", _I, 1, "No effect on a single broker.", 1, dynamic=True),
     _key("unclean.leader.election.enable", _B, False, "No effect on a single broker.", dynamic=True),
     _key(
         "kohort.fsync", _S, "never", "never (as Kafka), interval, or always.", choices=("never", "interval", "always")
@@ -97,6 +109,23 @@ _BROKER = [
     _key("group.max.session.timeout.ms", _I, 1800000, "The longest session timeout a member may ask for.", 1),
     _key("group.initial.rebalance.delay.ms", _I, 3000, "How long a new group waits for more members.", 0),
     _key("group.max.size", _I, INT_MAX, "The most members of a group.", 1),
+    # Groups of the consumer protocol (KIP-848): defaults of what a group can have of its own, and their limits.
+    _key("group.consumer.session.timeout.ms", _I, 45000, "Default of a group's consumer.session.timeout.ms.", 1),
+    _key("group.consumer.min.session.timeout.ms", _I, 45000, "The lowest consumer.session.timeout.ms.", 1),
+    _key("group.consumer.max.session.timeout.ms", _I, 60000, "The highest consumer.session.timeout.ms.", 1),
+    _key("group.consumer.heartbeat.interval.ms", _I, 5000, "Default of a group's consumer.heartbeat.interval.ms.", 1),
+    _key("group.consumer.min.heartbeat.interval.ms", _I, 5000, "The lowest consumer.heartbeat.interval.ms.", 1),
+    _key("group.consumer.max.heartbeat.interval.ms", _I, 15000, "The highest consumer.heartbeat.interval.ms.", 1),
+    _key(
+        "group.consumer.assignment.interval.ms",
+        _I,
+        1000,
+        "Default of a group's consumer.assignment.interval.ms.",
+        0,
+        dynamic=True,
+    ),
+    _key("group.consumer.min.assignment.interval.ms", _I, 0, "The lowest consumer.assignment.interval.ms.", 0),
+    _key("group.consumer.max.assignment.interval.ms", _I, 15000, "The highest consumer.assignment.interval.ms.", 0),
     _key("offset.metadata.max.bytes", _I, 4096, "The longest metadata of a committed offset.", 0),
     _key("offsets.commit.timeout.ms", _I, 5000, "How long a commit may take to be stored.", 1),
     _key("offsets.load.buffer.size", _I, 5242880, "Bytes read at a time when groups are loaded.", 1),
@@ -104,49 +133,26 @@ _BROKER = [
     _key("offsets.retention.minutes", _I, 10080, "How long offsets of an empty group are kept, in minutes.", 1),
     _key("offsets.topic.compression.codec", _I, 0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy.", 0, 4),
     _key("offsets.topic.num.partitions", _I, 50, "Partitions of __consumer_offsets; fixed once created.", 1),
-    _key("offsets.topic.replication.factor", _I, 1, "Replicas of __consumer_offsets; one broker, so 1.", 1),
+    _key("offsets.topic.replication.factor", ConfigType.SHORT, 1, "No effect on a single broker.", 1),
     _key("offsets.topic.segment.bytes", _I, 104857600, "Segment size of __consumer_offsets.", 1),
     _key("kohort.group.events.topic.enable", _B, False, "Whether group events go to __kohort_group_events."),
 ]
 
-# One line each for the topic configurations, which are described in kohort.storage.config.
-TOPIC_DOCS: dict[str, str] = {
-    "cleanup.policy": "delete, compact or both.",
-    "compression.gzip.level": "Level where the broker compresses with gzip.",
-    "compression.lz4.level": "Level where the broker compresses with lz4.",
-    "compression.type": "The codec records are stored in; producer keeps what was sent.",
-    "compression.zstd.level": "Level where the broker compresses with zstd.",
-    "delete.retention.ms": "How long tombstones of a compacted topic are kept.",
-    "file.delete.delay.ms": "The delay before a removed file is deleted.",
-    "flush.messages": "Records between two fsyncs; 1 answers producers only once their records are on disk.",
-    "flush.ms": "Time between two fsyncs.",
-    "follower.replication.throttled.replicas": "No effect on a single broker.",
-    "index.interval.bytes": "Bytes of log between two index entries.",
-    "leader.replication.throttled.replicas": "No effect on a single broker.",
-    "local.retention.bytes": "No effect: there is no tiered storage.",
-    "local.retention.ms": "No effect: there is no tiered storage.",
-    "max.compaction.lag.ms": "The age at which a record is compacted whatever the dirty ratio.",
-    "max.message.bytes": "The largest record batch accepted.",
-    "message.timestamp.after.max.ms": "How far in the future a record may be.",
-    "message.timestamp.before.max.ms": "How old a record may be.",
-    "message.timestamp.type": "Whose time counts: the producer's (CreateTime) or the broker's (LogAppendTime).",
-    "min.cleanable.dirty.ratio": "The dirty share of a log that starts a compaction.",
-    "min.compaction.lag.ms": "The youngest age that is compacted.",
-    "min.insync.replicas": "Replicas that must have a record for acks=all; a single broker has one.",
-    "preallocate": "Whether segment files are allocated ahead.",
-    "remote.log.copy.disable": "No effect: there is no tiered storage.",
-    "remote.log.delete.on.disable": "No effect: there is no tiered storage.",
-    "remote.storage.enable": "No effect: there is no tiered storage.",
-    "retention.bytes": "How many bytes of a partition are kept; -1 all.",
-    "retention.ms": "How long records are kept; -1 forever.",
-    "segment.bytes": "The size at which a segment file is full.",
-    "segment.index.bytes": "The largest index file.",
-    "segment.jitter.ms": "Random time taken off the age of a segment.",
-    "segment.ms": "The age at which a segment is closed.",
-    "unclean.leader.election.enable": "No effect on a single broker.",
-}
+BROKER_KEYS: dict[str, ConfigKey] = by_name(_BROKER)
 
-BROKER_KEYS: dict[str, ConfigKey] = {key.name: key for key in _BROKER}
+
+def _group_key(name: str, default: int, doc: str, low: float) -> ConfigKey:
+    return ConfigKey(name, _I, default, doc, low, dynamic=True, synonyms=(f"group.{name}",))
+
+
+# Of Kafka's, those of the consumer protocol; share and streams groups are not served.
+GROUP_KEYS: dict[str, ConfigKey] = by_name(
+    [
+        _group_key("consumer.session.timeout.ms", 45000, "No effect on classic groups: members bring their own.", 1),
+        _group_key("consumer.heartbeat.interval.ms", 5000, "No effect on classic groups: members bring their own.", 1),
+        _group_key("consumer.assignment.interval.ms", 1000, "No effect on classic groups: members assign.", 0),
+    ]
+)
 
 # Broker configurations in other units than the topic configuration they stand in for.
 TO_MILLISECONDS: dict[str, int] = {

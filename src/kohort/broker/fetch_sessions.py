@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -41,7 +41,7 @@ class FetchPartition:
         "topic",
     )
 
-    def __init__(self, topic: bytes | str, request) -> None:
+    def __init__(self, topic: bytes | str, request: Any) -> None:
         self.topic = topic
         self.index: int = request.partition
         self.key: Key = (topic, self.index)
@@ -50,7 +50,7 @@ class FetchPartition:
         self.log_start_offset = -1
         self.update(request)
 
-    def update(self, request) -> None:
+    def update(self, request: Any) -> None:
         self.fetch_offset: int = request.fetch_offset
         self.max_bytes: int = request.partition_max_bytes
         self.current_leader_epoch: int = request.current_leader_epoch

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kohort.config_key import LONG_MAX
 from kohort.protocol.errors import KafkaError
-from kohort.storage.config import LONG_MAX
 
 if TYPE_CHECKING:
     from kohort.broker.core import Core
@@ -55,9 +55,9 @@ class Maintenance:
     def _interval_ms(self, task: str) -> int:
         config = self._core.config
         if task == RETENTION:
-            return config["log.retention.check.interval.ms"]
+            return config.integer("log.retention.check.interval.ms")
         if task == CLEANING:
-            return max(config["log.cleaner.backoff.ms"], 1)
+            return max(config.integer("log.cleaner.backoff.ms"), 1)
         if task == CHECKPOINT:
             return CHECKPOINT_MS
         flushing = config["kohort.fsync"] == "interval" or any(self._flushed_logs())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from kohort.broker.config import ConfigType
-from kohort.broker.config_keys import BROKER_KEYS, TOPIC_DOCS
+from kohort.broker.config_keys import BROKER_KEYS, GROUP_KEYS
+from kohort.config_key import INT_MAX, LONG_MAX
 from kohort.storage.config import CONFIG_KEYS
-
-_LONG_MAX, _INT_MAX = 2**63 - 1, 2**31 - 1
 
 
 def markdown() -> str:
@@ -25,17 +23,26 @@ def markdown() -> str:
     ]
     for key in sorted(BROKER_KEYS.values(), key=lambda key: key.name):
         dynamic = " *dynamic*" if key.dynamic else ""
-        lines.append(f"| `{key.name}` | {_type(key.type.name)} | {_default(key.default)} | {key.doc}{dynamic} |")
+        lines.append(f"| `{key.name}` | {key.type.name.lower()} | {_default(key.default)} | {key.doc}{dynamic} |")
     lines += ["", "## Topics", "", "| name | type | default | broker's name for it | |", "|---|---|---|---|---|"]
     for name, topic_key in sorted(CONFIG_KEYS.items()):
         synonyms = ", ".join(f"`{synonym}`" for synonym in topic_key.synonyms)
         default = _default(topic_key.default)
-        lines.append(f"| `{name}` | {_type(topic_key.type.name)} | {default} | {synonyms} | {TOPIC_DOCS[name]} |")
+        lines.append(f"| `{name}` | {topic_key.type.name.lower()} | {default} | {synonyms} | {topic_key.doc} |")
+    lines += [
+        "",
+        "## Groups",
+        "",
+        "Set with AlterConfigs (`kafka-configs.sh --entity-type groups`), kept with the data.",
+        "",
+        "| name | type | default | broker's name for it | |",
+        "|---|---|---|---|---|",
+    ]
+    for name, key in GROUP_KEYS.items():
+        lines.append(
+            f"| `{name}` | {key.type.name.lower()} | {_default(key.default)} | `{key.synonyms[0]}` | {key.doc} |"
+        )
     return "\n".join([*lines, ""])
-
-
-def _type(name: str) -> str:
-    return ConfigType[name].name.lower()
 
 
 def _default(value: object) -> str:
@@ -43,9 +50,9 @@ def _default(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
         return ",".join(value)
-    return {_LONG_MAX: "no limit", _INT_MAX: "no limit"}.get(value, str(value))  # type: ignore[call-overload]
+    return "no limit" if value in (LONG_MAX, INT_MAX) else str(value)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ def broker_log_config(config: BrokerConfig) -> LogConfig:
         values["flush_messages"] = 1
     elif config["kohort.fsync"] == "interval" and not config.is_set("log.flush.interval.ms"):
         values["flush_ms"] = 1000
-    values["cleanup_policy"] = tuple(values["cleanup_policy"])
     return LogConfig(**values)
 
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.broker")
 
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+METADATA_TOPIC = "__cluster_metadata"
+"""The log of Kafka's controllers; no client may make one."""
 DOCUMENT = "kohort.state.json"
+MIN_ISR = "min.insync.replicas"
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 10_000
 _FORMAT = 1
@@ -112,6 +115,8 @@ class Catalog:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self._collisions: dict[str, set[str]] = {}
+        self.group_overrides: dict[str, dict[str, str]] = {}
+        """Configs of groups that have some of their own, as text."""
         self._deleting: dict[str, str] = {}
         self._next_producer_id = 0
         self._producer_ids_end = 0
@@ -131,8 +136,7 @@ class Catalog:
         document = self._read_document()
         self.epoch = document.get("epoch", -1) + 1
         self._next_producer_id = self._producer_ids_end = document.get("next_producer_id", 0)
-        overrides = document.get("broker_configs", {})
-        self.config.set_dynamic({name: self.config.key(name).parse(raw) for name, raw in overrides.items()})
+        self._load_configs(document)
         self.base_config = broker_log_config(self.config)
         self._deleting = document.get("deleting", {})
         topics = [
@@ -149,6 +153,15 @@ class Catalog:
             self._add(topic)
         self._adopt_strangers()
         self.save()
+
+    def _load_configs(self, document: Mapping[str, Any]) -> None:
+        broker, cluster = dict(document.get("broker_configs", {})), document.get("cluster_configs")
+        if cluster is None:
+            # As Kafka's formatting does: one value for the whole cluster from the first start on (KIP-966).
+            default = self.config.key(MIN_ISR).format(self.config[MIN_ISR])
+            cluster = {MIN_ISR: broker.pop(MIN_ISR, default)}
+        self.config.set_dynamic(self.config.parse(cluster), self.config.parse(broker))
+        self.group_overrides = document.get("group_configs", {})
 
     def _read_document(self) -> dict[str, Any]:
         data = self.store.read_file(DOCUMENT)
@@ -167,7 +180,8 @@ class Catalog:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{DOCUMENT} has format {document.get('format')}, this version of kohort reads {_FORMAT}: upgrade it",
             )
-        return document
+        found: dict[str, Any] = document
+        return found
 
     def _finish_deletions(self) -> None:
         for name, topic_id in self._deleting.items():
@@ -197,7 +211,9 @@ class Catalog:
             "format": _FORMAT,
             "epoch": self.epoch,
             "next_producer_id": self._producer_ids_end,
-            "broker_configs": {n: self.config.key(n).text(v) for n, v in self.config.dynamic.items()},
+            "broker_configs": self.config.texts(self.config.dynamic),
+            "cluster_configs": self.config.texts(self.config.cluster),
+            "group_configs": self.group_overrides,
             "deleting": self._deleting,
             "topics": {topic.name: topic.describe() for topic in self.by_name.values()},
         }
@@ -237,6 +253,8 @@ class Catalog:
         if name in self.by_name:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         check_name(name)
+        if name == METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         others = self._collisions.get(name.replace(".", "_"))
         if others:
             raise KafkaError(
@@ -304,19 +322,35 @@ class Catalog:
         self._configure(topic, config)
         logger.info("configs of topic %s are now %s", topic.name, topic.overrides)
 
-    def set_broker_overrides(self, overrides: Mapping[str, Any]) -> None:
-        """Give the broker other dynamic configs; topics that do not override them follow."""
-        previous = self.config.dynamic
-        self.config.set_dynamic(overrides)
+    def set_broker_overrides(
+        self, *, cluster: Mapping[str, Any] | None = None, dynamic: Mapping[str, Any] | None = None
+    ) -> None:
+        """Give the cluster or this broker other dynamic configs; topics that do not override them follow."""
+        previous = self.config.cluster, self.config.dynamic
+        self.config.set_dynamic(
+            previous[0] if cluster is None else cluster, previous[1] if dynamic is None else dynamic
+        )
         try:
             self.save()
         except KafkaError:
-            self.config.set_dynamic(previous)
+            self.config.set_dynamic(*previous)
             raise
         self.base_config = broker_log_config(self.config)
         for topic in self.by_name.values():
             self._configure(topic, LogConfig.parse(topic.overrides, self.base_config))
-        logger.info("dynamic configs of the broker are now %s", self.config.dynamic)
+        logger.info("dynamic configs are now %s, of this broker %s", self.config.cluster, self.config.dynamic)
+
+    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Give a group other configs; none at all forgets that it had any."""
+        previous = self.group_overrides
+        others = {name: configs for name, configs in previous.items() if name != group_id}
+        self.group_overrides = others | ({group_id: dict(overrides)} if overrides else {})
+        try:
+            self.save()
+        except KafkaError:
+            self.group_overrides = previous
+            raise
+        logger.info("configs of group %s are now %s", group_id, dict(overrides))
 
     def _configure(self, topic: Topic, config: LogConfig) -> None:
         topic.config = config

@@ -152,6 +152,7 @@ class _Tail:
 
     def _window(self, start: int, stop: int, deadline: float) -> list[Any] | None:
         """Items of [start, stop); None where the time was too short: half a window would hide the newest."""
+        assert self.partition is not None
         found = []
         self.consumer.seek(self.partition, start)
         while self.consumer.position(self.partition) < stop:

@@ -5,162 +5,242 @@ The table CONFIG_KEYS also serves DescribeConfigs. What the values do is the log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from enum import Enum
 from typing import Any
 
+from kohort.config_key import LONG_MAX, ConfigError, ConfigKey, ConfigType, by_name
 from kohort.storage.errors import InvalidConfig
 
-LONG_MAX = 2**63 - 1
-INT_MAX = 2**31 - 1
 _DAY_MS = 24 * 60 * 60 * 1000
-
-
-class ConfigType(Enum):
-    """Kafka's config types; the value is the type's number in DescribeConfigs."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
-    name: str
-    type: ConfigType
-    default: Any
-    synonyms: tuple[str, ...] = ()  # broker configs that give the default, most specific first
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-    also: tuple[int, ...] = ()  # values allowed outside low..high
-
-    @property
-    def attribute(self) -> str:
-        return self.name.replace(".", "_").replace("-", "_")
-
-    def parse(self, value: Any) -> Any:
-        """The typed value of a config given as a string (or already typed); InvalidConfig where Kafka refuses it."""
-        try:
-            parsed = _PARSERS[self.type](value)
-        except ValueError:
-            raise self._invalid(value, f"not a {self.type.name.lower()}") from None
-        if self.type is ConfigType.LIST:
-            self._check_list(value, parsed)
-        elif self.choices and parsed not in self.choices:
-            raise self._invalid(value, f"must be one of {', '.join(self.choices)}")
-        elif parsed in self.also and not isinstance(parsed, bool):
-            return parsed
-        elif self.low is not None and parsed < self.low:
-            raise self._invalid(value, f"must be at least {self.low}")
-        elif self.high is not None and parsed > self.high:
-            raise self._invalid(value, f"must be no more than {self.high}")
-        return parsed
-
-    def format(self, value: Any) -> str:
-        """The string DescribeConfigs shows."""
-        if self.type is ConfigType.LIST:
-            return ",".join(value)
-        if self.type is ConfigType.BOOLEAN:
-            return "true" if value else "false"
-        return str(value)
-
-    def _check_list(self, value: Any, items: tuple[str, ...]) -> None:
-        if self.choices and (wrong := [item for item in items if item not in self.choices]):
-            raise self._invalid(value, f"{', '.join(wrong)} is none of {', '.join(self.choices)}")
-        if len(set(items)) != len(items):
-            raise self._invalid(value, "an item is given twice")
-
-    def _invalid(self, value: Any, why: str) -> InvalidConfig:
-        return InvalidConfig(f"Invalid value {value} for configuration {self.name}: {why}")
-
-
-def _parse_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    lowered = str(value).strip().lower()
-    if lowered not in ("true", "false"):
-        raise ValueError(value)
-    return lowered == "true"
-
-
-def _parse_integer(limit: int) -> Callable[[Any], int]:
-    def parse(value: Any) -> int:
-        number = int(str(value).strip())
-        if not -limit - 1 <= number <= limit:
-            raise ValueError(value)
-        return number
-
-    return parse
-
-
-def _parse_list(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return tuple(item.strip() for item in value.split(",") if item.strip())
-    return tuple(value)
-
-
-_PARSERS: dict[ConfigType, Callable[[Any], Any]] = {
-    ConfigType.BOOLEAN: _parse_bool,
-    ConfigType.STRING: lambda value: str(value).strip(),
-    ConfigType.INT: _parse_integer(INT_MAX),
-    ConfigType.LONG: _parse_integer(LONG_MAX),
-    ConfigType.DOUBLE: lambda value: float(str(value).strip()),
-    ConfigType.LIST: _parse_list,
-}
-
-
-def _key(name: str, type: ConfigType, default: Any, *synonyms: str, **limits: Any) -> ConfigKey:
-    return ConfigKey(name, type, default, synonyms, **limits)
 
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _DOUBLE, _LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 
-# fmt: off
-CONFIG_KEYS: dict[str, ConfigKey] = {key.name: key for key in (
-    _key("cleanup.policy", _LIST, ("delete",), "log.cleanup.policy", choices=("compact", "delete")),
-    _key("compression.gzip.level", _INT, -1, "compression.gzip.level", low=1, high=9, also=(-1,)),
-    _key("compression.lz4.level", _INT, 9, "compression.lz4.level", low=1, high=17),
-    _key("compression.type", _STRING, "producer", "compression.type",
-         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
-    _key("compression.zstd.level", _INT, 3, "compression.zstd.level", low=-131072, high=22),
-    _key("delete.retention.ms", _LONG, _DAY_MS, "log.cleaner.delete.retention.ms", low=0),
-    _key("file.delete.delay.ms", _LONG, 60_000, "log.segment.delete.delay.ms", low=0),
-    _key("flush.messages", _LONG, LONG_MAX, "log.flush.interval.messages", low=1),
-    _key("flush.ms", _LONG, LONG_MAX, "log.flush.interval.ms", "log.flush.scheduler.interval.ms", low=0),
-    _key("follower.replication.throttled.replicas", _LIST, ()),
-    _key("index.interval.bytes", _INT, 4096, "log.index.interval.bytes", low=0),
-    _key("leader.replication.throttled.replicas", _LIST, ()),
-    _key("local.retention.bytes", _LONG, -2, "log.local.retention.bytes", low=-2),
-    _key("local.retention.ms", _LONG, -2, "log.local.retention.ms", low=-2),
-    _key("max.compaction.lag.ms", _LONG, LONG_MAX, "log.cleaner.max.compaction.lag.ms", low=1),
-    _key("max.message.bytes", _INT, 1024 * 1024 + 12, "message.max.bytes", low=0),
-    _key("message.timestamp.after.max.ms", _LONG, 3_600_000, "log.message.timestamp.after.max.ms", low=0),
-    _key("message.timestamp.before.max.ms", _LONG, LONG_MAX, "log.message.timestamp.before.max.ms", low=0),
-    _key("message.timestamp.type", _STRING, "CreateTime", "log.message.timestamp.type",
-         choices=("CreateTime", "LogAppendTime")),
-    _key("min.cleanable.dirty.ratio", _DOUBLE, 0.5, "log.cleaner.min.cleanable.ratio", low=0, high=1),
-    _key("min.compaction.lag.ms", _LONG, 0, "log.cleaner.min.compaction.lag.ms", low=0),
-    _key("min.insync.replicas", _INT, 1, "min.insync.replicas", low=1),
-    _key("preallocate", _BOOLEAN, False, "log.preallocate"),
-    _key("remote.log.copy.disable", _BOOLEAN, False),
-    _key("remote.log.delete.on.disable", _BOOLEAN, False),
-    _key("remote.storage.enable", _BOOLEAN, False),
-    _key("retention.bytes", _LONG, -1, "log.retention.bytes"),
-    _key("retention.ms", _LONG, 7 * _DAY_MS, "log.retention.ms", "log.retention.minutes", "log.retention.hours",
-         low=-1),
-    _key("segment.bytes", _INT, 1024**3, "log.segment.bytes", low=1024 * 1024),
-    _key("segment.index.bytes", _INT, 10 * 1024 * 1024, "log.index.size.max.bytes", low=4),
-    _key("segment.jitter.ms", _LONG, 0, "log.roll.jitter.ms", "log.roll.jitter.hours", low=0),
-    _key("segment.ms", _LONG, 7 * _DAY_MS, "log.roll.ms", "log.roll.hours", low=1),
-    _key("unclean.leader.election.enable", _BOOLEAN, False, "unclean.leader.election.enable"),
-)}
-# fmt: on
+
+def _key(name: str, type: ConfigType, default: Any, doc: str, *synonyms: str, **limits: Any) -> ConfigKey:
+    return ConfigKey(name, type, default, doc, synonyms=synonyms, dynamic=True, **limits)
+
+
+CONFIG_KEYS: dict[str, ConfigKey] = by_name(
+    [
+        _key(
+            "cleanup.policy",
+            _LIST,
+            ("delete",),
+            "delete, compact or both.",
+            "log.cleanup.policy",
+            choices=("compact", "delete"),
+        ),
+        _key(
+            "compression.gzip.level",
+            _INT,
+            -1,
+            "Level where the broker compresses with gzip.",
+            "compression.gzip.level",
+            low=1,
+            high=9,
+            also=(-1,),
+        ),
+        _key(
+            "compression.lz4.level",
+            _INT,
+            9,
+            "Level where the broker compresses with lz4.",
+            "compression.lz4.level",
+            low=1,
+            high=17,
+        ),
+        _key(
+            "compression.type",
+            _STRING,
+            "producer",
+            "The codec records are stored in; producer keeps what was sent.",
+            "compression.type",
+            choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        ),
+        _key(
+            "compression.zstd.level",
+            _INT,
+            3,
+            "Level where the broker compresses with zstd.",
+            "compression.zstd.level",
+            low=-131072,
+            high=22,
+        ),
+        _key(
+            "delete.retention.ms",
+            _LONG,
+            _DAY_MS,
+            "How long tombstones of a compacted topic are kept.",
+            "log.cleaner.delete.retention.ms",
+            low=0,
+        ),
+        _key(
+            "file.delete.delay.ms",
+            _LONG,
+            60_000,
+            "No effect: a removed file goes at once, and who reads it reads on.",
+            "log.segment.delete.delay.ms",
+            low=0,
+        ),
+        _key(
+            "flush.messages",
+            _LONG,
+            LONG_MAX,
+            "Records between two fsyncs; 1 answers producers only once their records are on disk.",
+            "log.flush.interval.messages",
+            low=1,
+        ),
+        _key(
+            "flush.ms",
+            _LONG,
+            LONG_MAX,
+            "Time between two fsyncs.",
+            "log.flush.interval.ms",
+            "log.flush.scheduler.interval.ms",
+            low=0,
+        ),
+        _key("follower.replication.throttled.replicas", _LIST, (), "No effect on a single broker."),
+        _key(
+            "index.interval.bytes",
+            _INT,
+            4096,
+            "Bytes of log between two index entries.",
+            "log.index.interval.bytes",
+            low=0,
+        ),
+        _key("leader.replication.throttled.replicas", _LIST, (), "No effect on a single broker."),
+        _key(
+            "local.retention.bytes",
+            _LONG,
+            -2,
+            "No effect: there is no tiered storage.",
+            "log.local.retention.bytes",
+            low=-2,
+        ),
+        _key(
+            "local.retention.ms", _LONG, -2, "No effect: there is no tiered storage.", "log.local.retention.ms", low=-2
+        ),
+        _key(
+            "max.compaction.lag.ms",
+            _LONG,
+            LONG_MAX,
+            "The age at which a record is compacted whatever the dirty ratio.",
+            "log.cleaner.max.compaction.lag.ms",
+            low=1,
+        ),
+        _key(
+            "max.message.bytes",
+            _INT,
+            1024 * 1024 + 12,
+            "The largest record batch accepted.",
+            "message.max.bytes",
+            low=0,
+        ),
+        _key(
+            "message.timestamp.after.max.ms",
+            _LONG,
+            3_600_000,
+            "How far in the future a record may be.",
+            "log.message.timestamp.after.max.ms",
+            low=0,
+        ),
+        _key(
+            "message.timestamp.before.max.ms",
+            _LONG,
+            LONG_MAX,
+            "How old a record may be.",
+            "log.message.timestamp.before.max.ms",
+            low=0,
+        ),
+        _key(
+            "message.timestamp.type",
+            _STRING,
+            "CreateTime",
+            "Whose time counts: the producer's (CreateTime) or the broker's (LogAppendTime).",
+            "log.message.timestamp.type",
+            choices=("CreateTime", "LogAppendTime"),
+        ),
+        _key(
+            "min.cleanable.dirty.ratio",
+            _DOUBLE,
+            0.5,
+            "The dirty share of a log that starts a compaction.",
+            "log.cleaner.min.cleanable.ratio",
+            low=0,
+            high=1,
+        ),
+        _key(
+            "min.compaction.lag.ms",
+            _LONG,
+            0,
+            "The youngest age that is compacted.",
+            "log.cleaner.min.compaction.lag.ms",
+            low=0,
+        ),
+        _key(
+            "min.insync.replicas",
+            _INT,
+            1,
+            "No effect on a single broker: no more replicas are asked for than there are.",
+            "min.insync.replicas",
+            low=1,
+        ),
+        _key("preallocate", _BOOLEAN, False, "Whether segment files are allocated ahead.", "log.preallocate"),
+        _key("remote.log.copy.disable", _BOOLEAN, False, "No effect: there is no tiered storage."),
+        _key("remote.log.delete.on.disable", _BOOLEAN, False, "No effect: there is no tiered storage."),
+        _key("remote.storage.enable", _BOOLEAN, False, "No effect: there is no tiered storage."),
+        _key("retention.bytes", _LONG, -1, "How many bytes of a partition are kept; -1 all.", "log.retention.bytes"),
+        _key(
+            "retention.ms",
+            _LONG,
+            7 * _DAY_MS,
+            "How long records are kept; -1 forever.",
+            "log.retention.ms",
+            "log.retention.minutes",
+            "log.retention.hours",
+            low=-1,
+        ),
+        _key(
+            "segment.bytes",
+            _INT,
+            1024**3,
+            "The size at which a segment file is full.",
+            "log.segment.bytes",
+            low=1024 * 1024,
+        ),
+        _key(
+            "segment.index.bytes", _INT, 10 * 1024 * 1024, "The largest index file.", "log.index.size.max.bytes", low=4
+        ),
+        _key(
+            "segment.jitter.ms",
+            _LONG,
+            0,
+            "Random time taken off the age of a segment.",
+            "log.roll.jitter.ms",
+            "log.roll.jitter.hours",
+            low=0,
+        ),
+        _key(
+            "segment.ms",
+            _LONG,
+            7 * _DAY_MS,
+            "The age at which a segment is closed.",
+            "log.roll.ms",
+            "log.roll.hours",
+            low=1,
+        ),
+        _key(
+            "unclean.leader.election.enable",
+            _BOOLEAN,
+            False,
+            "No effect on a single broker.",
+            "unclean.leader.election.enable",
+        ),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +292,10 @@ class LogConfig:
                 raise InvalidConfig(f"Unknown topic config name: {name}")
             if value is None:
                 raise InvalidConfig(f"Null value not supported for topic configs: {name}")
-            values[key.attribute] = key.parse(value)
+            try:
+                values[key.attribute] = key.parse(value)
+            except ConfigError as error:
+                raise InvalidConfig(str(error)) from None
         values["overridden"] = frozenset(overrides)
         config = cls(**values)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:

@@ -60,6 +60,7 @@ class Log(ABC):
     start_offset: int
     end_offset: int  # the next offset to be written
     durable_offset: int  # records below it survive a power cut
+    producer_expiration_ms: int
 
     @property
     @abstractmethod

@@ -3,7 +3,19 @@
 Versions are those Apache Kafka 4.3 serves by default.
 """
 
-from kohort.broker.apis import api_versions, configs, fetch, log_dirs, metadata, offsets, produce, producers, topics
+from kohort.broker.apis import (
+    alter_configs,
+    api_versions,
+    describe_configs,
+    features,
+    fetch,
+    log_dirs,
+    metadata,
+    offsets,
+    produce,
+    producers,
+    topics,
+)
 from kohort.broker.table import Api
 
 TABLE: list[Api] = [
@@ -17,14 +29,16 @@ TABLE: list[Api] = [
     Api(21, "DeleteRecords", 0, 2, topics.delete_records),
     Api(22, "InitProducerId", 0, 5, producers.init_producer_id),
     Api(23, "OffsetForLeaderEpoch", 2, 4, offsets.offset_for_leader_epoch),
-    Api(32, "DescribeConfigs", 1, 4, configs.describe_configs),
-    Api(33, "AlterConfigs", 0, 2, configs.alter_configs),
+    Api(32, "DescribeConfigs", 1, 4, describe_configs.describe_configs),
+    Api(33, "AlterConfigs", 0, 2, alter_configs.alter_configs),
     Api(35, "DescribeLogDirs", 1, 5, log_dirs.handle),
     Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
-    Api(44, "IncrementalAlterConfigs", 0, 1, configs.incremental_alter_configs),
+    Api(44, "IncrementalAlterConfigs", 0, 1, alter_configs.incremental_alter_configs),
+    Api(57, "UpdateFeatures", 0, 2, features.update_features),
     Api(60, "DescribeCluster", 0, 2, metadata.describe_cluster),
     Api(61, "DescribeProducers", 0, 0, producers.describe_producers),
     Api(65, "DescribeTransactions", 0, 0, producers.describe_transactions),
     Api(66, "ListTransactions", 0, 2, producers.list_transactions),
+    Api(74, "ListConfigResources", 0, 1, describe_configs.list_config_resources),
     Api(75, "DescribeTopicPartitions", 0, 0, metadata.describe_topic_partitions),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker.apis import features
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 
@@ -24,8 +25,10 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         if not all(_SOFTWARE_NAME.fullmatch(text) for text in software):
             return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         call.connection.software = " ".join(software)
-    # No features are finalized: clients then keep to the classic group protocol and to no transactions.
-    return messages.ApiVersionsResponse(api_keys=_ranges(core, sorted(core.table.apis)))
+    response = messages.ApiVersionsResponse(api_keys=_ranges(core, sorted(core.table.apis)))
+    if call.version >= 3:
+        features.add_to(response, call.version)
+    return response
 
 
 def unsupported(core: Core) -> Any:

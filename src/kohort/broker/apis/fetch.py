@@ -247,8 +247,8 @@ def _resolve(core: Core, asked: Iterable[FetchPartition]) -> list[Partition]:
     for wanted in asked:
         partition = wanted.partition
         if partition is None or partition.deleted:
-            topics = core.topics.by_id if isinstance(wanted.topic, bytes) else core.topics.by_name
-            topic = topics.get(wanted.topic)  # type: ignore[call-overload]
+            name = wanted.topic
+            topic = core.topics.by_id.get(name) if isinstance(name, bytes) else core.topics.by_name.get(name)
             partition = wanted.partition = topic.partition(wanted.index) if topic is not None else None
         if partition is not None:
             found.append(partition)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.internal_topics import ensure_offsets_topic
-from kohort.broker.topics import INTERNAL_TOPICS, Topic, check_name
+from kohort.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, Topic, check_name
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -70,7 +70,7 @@ def _by_name(core: Core, name: str, create: bool) -> Any:
     if topic is None:
         try:
             check_name(name)
-            if create:
+            if create and name != METADATA_TOPIC:
                 topic = auto_create(core, name)
         except KafkaError as refused:
             error = refused.code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.appends import Append
@@ -10,7 +11,7 @@ from kohort.broker.topics import Partition, Topic
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import CREATE_TIME, LOG_APPEND_TIME, TRANSACTIONAL_FLAG, BatchHeader
-from kohort.records.errors import RecordsError
+from kohort.records.errors import InvalidBatch, RecordsError
 from kohort.records.validate import validate_produce
 
 if TYPE_CHECKING:
@@ -65,22 +66,33 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> None:
     response = messages.ProduceResponse()
     pending = PendingProduce(core, call, request.acks, response)
     result_of, topic_of = response.PartitionProduceResponse, response.TopicProduceResponse
-    for asked in request.topic_data:
+    for asked, records_of in _rows(call, request):
         topic, error = _find(core, call, asked)
         results = []
-        for data in asked.partition_data:
-            result = result_of(index=data.index, log_start_offset=-1)
+        for index, records in records_of.items():
+            result = result_of(index=index, log_start_offset=-1)
             results.append(result)
-            partition = topic.partition(data.index) if topic is not None else None
+            partition = topic.partition(index) if topic is not None else None
             if partition is None:
                 pending.refuse(result, error)
             elif request.acks not in (-1, 0, 1):
                 pending.refuse(result, ErrorCode.INVALID_REQUIRED_ACKS)
             else:
-                _queue(pending, partition, data.records, result, now_ms)
+                _queue(pending, partition, records, result, now_ms)
         response.responses.append(topic_of(name=asked.name, topic_id=asked.topic_id, partition_responses=results))
     if pending.waiting == 0:
         pending.finish()
+
+
+def _rows(call: Call, request: Any) -> Iterable[tuple[Any, dict[int, Any]]]:
+    """Each topic once, with the records of each partition: of rows for the same partition the last counts."""
+    rows: dict[bytes | str, tuple[Any, dict[int, Any]]] = {}
+    for asked in request.topic_data:
+        key = asked.topic_id if call.version >= 13 else asked.name
+        records_of = rows.setdefault(key, (asked, {}))[1]
+        for data in asked.partition_data:
+            records_of[data.index] = data.records
+    return rows.values()
 
 
 def _find(core: Core, call: Call, asked: Any) -> tuple[Topic | None, ErrorCode]:
@@ -112,10 +124,12 @@ def _queue(pending: PendingProduce, partition: Partition, records: Any, result: 
             records, header = recompressed(records, header, config)
     except RecordsError as error:
         pending.refuse(result, error.code, error.message)
-        result.record_errors = [
-            messages.ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
-            for index, reason in getattr(error, "record_errors", ())
-        ]
+        if isinstance(error, InvalidBatch) and error.record_errors:
+            result.log_start_offset = partition.log.start_offset
+            result.record_errors = [
+                messages.ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
+                for index, reason in error.record_errors
+            ]
         return
     if header.attributes & TRANSACTIONAL_FLAG:
         pending.refuse(result, ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker")

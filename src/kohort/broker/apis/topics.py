@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.apis.configs import topic_rows
+from kohort.broker.config_rows import topic_sources
 from kohort.broker.topics import MAX_PARTITIONS, Topic
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     for asked in request.topics:
         if names[asked.name] > 1:
             continue
-        row = response.CreatableTopicResult(name=asked.name)
+        row = response.CreatableTopicResult(name=asked.name, error_message=None)
         response.topics.append(row)
         try:
             _create(core, asked, row, request.validate_only, call.version)
@@ -60,7 +60,7 @@ def _create(core: Core, asked: Any, row: Any, validate_only: bool, version: int)
         row.num_partitions, row.replication_factor = partitions, 1
         row.configs = [
             messages.CreateTopicsResponse.CreatableTopicConfigs(name=name, value=value, config_source=source)
-            for name, value, source, _ in topic_rows(core, config, overrides)
+            for name, value, source in topic_sources(core.config, config, overrides)
         ]
 
 
@@ -96,7 +96,7 @@ def _partition_count(core: Core, asked: Any) -> int:
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
             "cannot be reached because only 1 broker(s) are registered.",
         )
-    partitions = core.config["num.partitions"] if partitions == -1 else partitions
+    partitions = core.config.integer("num.partitions") if partitions == -1 else partitions
     _check_limit(partitions)
     return partitions
 
