@@ -14,13 +14,14 @@ SOURCE = Path(__file__).parent.parent / "src" / "kohort"
 
 # Package -> packages of ours that it may import.
 MAY_IMPORT = {
+    "config_key": set(),
     "protocol": set(),
     "records": {"protocol"},
     "assignors": set(),
     "coordinator": {"protocol", "records", "assignors"},
     "insight": {"coordinator", "assignors", "protocol"},
-    "storage": {"protocol", "records"},
-    "broker": {"protocol", "records", "coordinator", "insight", "storage"},
+    "storage": {"config_key", "protocol", "records"},
+    "broker": {"config_key", "protocol", "records", "coordinator", "insight", "storage"},
     "client": {"protocol", "records", "assignors"},
     "spark": {"client", "assignors", "records", "protocol"},
     "history": {"spark", "client", "insight", "coordinator", "protocol"},
@@ -30,7 +31,7 @@ MAY_IMPORT = {
     "demo": {"spark", "client", "insight", "coordinator", "protocol"},
     "cli": {"broker", "client", "spark", "history", "insight", "coordinator", "sim", "schemes", "demo", "protocol"},
 }
-PURE = ["protocol", "records", "assignors", "coordinator", "insight"]
+PURE = ["config_key", "protocol", "records", "assignors", "coordinator", "insight"]
 PURE_FILES = ["client/member.py", "client/fetcher.py"]
 IMPURE_MODULES = {"asyncio", "socket", "time", "random", "os", "threading", "selectors", "subprocess", "uvloop"}
 # The C kernel of the columnar decoder is found and loaded by its path.
