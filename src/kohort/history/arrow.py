@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from kohort.history import decoding, stories
+from kohort.history import columnar, decoding, stories
 
 TEXT, INT, LONG, FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 WHO = {"member_id": TEXT, "instance_id": TEXT, "client_id": TEXT, "client_host": TEXT}
@@ -84,6 +85,35 @@ LIVES = pa.list_(
 
 
 def decode_commits(keys: pa.Array, values: pa.Array) -> pa.Array:
+    """By columns; record by record only what is not laid out as Kafka does it."""
+    read = columnar.decode(keys, values)
+    nothing = read.tombstone
+
+    def number(name: str, kind: pa.DataType, unknown: Any = False) -> pa.Array:
+        return pa.array(getattr(read, name), kind, mask=nothing | unknown)
+
+    arrays = {
+        "group_id": read.group_id,
+        "topic": read.topic,
+        "partition": pa.array(read.partition, INT),
+        "offset": number("offset", LONG),
+        "leader_epoch": number("leader_epoch", INT, read.leader_epoch < 0),
+        "metadata": read.metadata,
+        "commit_ms": number("commit_ms", LONG, read.commit_ms < 0),
+        "expire_ms": number("expire_ms", LONG, read.expire_ms < 0),
+        "tombstone": pa.array(nothing),
+        "problem": pa.nulls(len(keys), TEXT),
+    }
+    decoded = pa.StructArray.from_arrays([arrays[field.name] for field in COMMIT], fields=list(COMMIT))
+    odd = np.flatnonzero(read.odd)
+    if not len(odd):
+        return decoded
+    order = np.arange(len(keys))
+    order[odd] = len(keys) + np.arange(len(odd))
+    return pa.concat_arrays([decoded, _one_by_one(keys.take(pa.array(odd)), values.take(pa.array(odd)))]).take(order)
+
+
+def _one_by_one(keys: pa.Array, values: pa.Array) -> pa.Array:
     columns = decoding.commit_columns(keys.to_pylist(), values.to_pylist())
     arrays = [pa.array(columns[field.name], field.type) for field in COMMIT]
     return pa.StructArray.from_arrays(arrays, fields=list(COMMIT))
