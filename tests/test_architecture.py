@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "broker": {"config_key", "protocol", "records", "coordinator", "insight", "storage"},
     "client": {"protocol", "records", "assignors"},
     "spark": {"client", "assignors", "records", "protocol"},
-    "history": {"spark", "client", "insight", "coordinator", "protocol"},
+    "history": {"spark", "client", "insight", "coordinator", "records", "protocol"},
     "sim": {"broker", "client", "coordinator", "storage", "assignors", "records", "protocol"},
     "schemes": {"sim", "broker", "client", "coordinator", "assignors", "protocol"},
     "testing": {"broker", "client"},

@@ -11,6 +11,7 @@ import pytest
 import kohort
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.controls import FaultError
+from kohort.coordinator.causes import CauseKind
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
 from wire import WireClient, fetch_request
@@ -90,7 +91,7 @@ def test_a_member_that_is_put_out_joins_again(broker):
         (member,) = broker.wait_stable("g", members=1).members
         assert broker.evict("g", client="reader") == [member.member_id]
         left = [event for event in broker.story("g") if event.type == "MemberLeft"]
-        assert "evicted by the test" in left[-1].reason
+        assert left[-1].cause.kind is CauseKind.REMOVED and "evicted by the test" in left[-1].cause.said
         while broker.group("g").state != "Stable":
             reader.poll(0.05)
         (again,) = broker.group("g").members
