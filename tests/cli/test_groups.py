@@ -269,7 +269,7 @@ def test_members_are_removed(k, admin, topic, join):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["describe"], "name groups, or give --all-groups"),
+        (["describe"], "name groups, or give --match REGEX or --all-groups"),
         (["remove-member", "g"], "name members with --member-id or --group-instance-id, or give --all"),
         (["watch", "g", "--interval", "0"], "'--interval'"),
         (["explain"], "missing argument 'GROUP'"),

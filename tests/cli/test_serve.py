@@ -50,7 +50,7 @@ def test_records_survive_a_clean_stop(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--bogus"], "unrecognized arguments: --bogus"),
+        (["--bogus"], "no such option: --bogus"),
         (["--port", "x"], "--port"),
         (["--port", "70000"], "0 to 65535"),
         (["--memory", "--data-dir", "x"], "exclude each other"),

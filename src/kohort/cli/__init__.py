@@ -7,7 +7,7 @@ TERMINATED = 143
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["serve"]:
+    if sys.argv[1:2] == ["serve"] and not {"-h", "--help"} & set(sys.argv[2:]):
         from kohort.cli.serve import main as serve
 
         sys.exit(serve(sys.argv[2:]))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kohort.cli.style import PlainGroup, new_app
+from kohort.cli import names
+from kohort.cli.style import PlainGroup, command, new_app
+
+if TYPE_CHECKING:
+    from kohort.cli.serve_options import ServeOption
 
 COMMANDS: dict[str, str] = {
+    "apis": "kohort.cli.apis:app",
+    "cluster": "kohort.cli.cluster:app",
     "completions": "kohort.cli.completions:app",
+    "configs": "kohort.cli.configs:app",
     "consume": "kohort.cli.consume:app",
     "demo": "kohort.cli.demo:app",
     "groups": "kohort.cli.groups:app",
@@ -25,16 +33,18 @@ COMMANDS: dict[str, str] = {
 
 class LazyGroup(PlainGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted({*COMMANDS, *super().list_commands(ctx)})
+        return sorted({*COMMANDS, "serve"})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name == "serve":
+            return serve_command()
         home = COMMANDS.get(cmd_name)
         if home is None:
             return super().get_command(ctx, cmd_name)
         module, _, attribute = home.partition(":")
-        command = typer.main.get_command(getattr(import_module(module), attribute))
-        command.name = cmd_name
-        return command
+        found = typer.main.get_command(getattr(import_module(module), attribute))
+        found.name = cmd_name
+        return found
 
 
 app = new_app("Kafka's consumer-group coordination for Python and Spark.", cls=LazyGroup, no_args_is_help=True)
@@ -55,9 +65,35 @@ def _root(
     """Kafka's consumer-group coordination for Python and Spark."""
 
 
-@app.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def serve(ctx: typer.Context) -> None:
-    """Run a Kafka broker."""
-    from kohort.cli.serve import main
+def serve_command() -> Any:
+    """Help and completion of `kohort serve`, which runs without typer: that alone takes longer than a start."""
+    from kohort.cli.serve_options import DESCRIPTION, OPTIONS
 
-    raise typer.Exit(main(ctx.args))
+    def serve(**options: Any) -> None:
+        raise AssertionError("kohort serve starts in kohort.cli.main")
+
+    parameters = [
+        inspect.Parameter(
+            option.flag.strip("-").replace("-", "_"),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if option.metavar is None else option.default,
+            annotation=_annotation(option),
+        )
+        for option in OPTIONS
+    ]
+    serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    serve.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    serve.__doc__ = DESCRIPTION
+    made = new_app()
+    command(made, "serve")(serve)
+    return typer.main.get_command(made)
+
+
+def _annotation(option: ServeOption) -> Any:
+    kind: Any = bool if option.metavar is None else str if option.kind is str else int
+    if option.repeated:
+        kind = list[str]
+    if option.default is None and option.metavar is not None:
+        kind |= None
+    complete = names.one_of(*option.choices) if option.choices else None
+    return Annotated[kind, typer.Option(option.flag, metavar=option.metavar, help=option.help, autocompletion=complete)]

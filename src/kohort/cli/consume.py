@@ -12,6 +12,7 @@ import typer
 
 from kohort.cli import lines, names, times
 from kohort.cli.failures import Failed, WrongInput
+from kohort.cli.output import reader_is_gone
 from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-POLL_S = 0.5
+POLL_S = 0.1
 POLL_RECORDS = 500
 PLACES = ("earliest", "latest", "beginning", "end")
 
@@ -61,11 +62,20 @@ TimeoutMs = Annotated[int | None, typer.Option(metavar="MS", min=1, help="Stop w
 Format = Annotated[
     str,
     typer.Option(
-        "--format", "-f", metavar="value|json|TEMPLATE", help="A template is kcat's: '%t %p %o %T %k %s %h\\n'."
+        "--format",
+        "-f",
+        metavar="value|json|TEMPLATE",
+        help="A template is kcat's: '%t %p %o %T %k %s %h\\n'.",
+        autocompletion=names.one_of("value", "json"),
     ),
 ]
 Isolation = Annotated[
-    str | None, typer.Option(metavar="LEVEL", help="read_uncommitted (the default) or read_committed.")
+    str | None,
+    typer.Option(
+        metavar="LEVEL",
+        help="read_uncommitted (the default) or read_committed.",
+        autocompletion=names.one_of("read_uncommitted", "read_committed"),
+    ),
 ]
 
 
@@ -183,6 +193,8 @@ def _copy(consumer: Any, write: Callable[[Any], bytes], until: Until, commit: bo
             return
         if until.at_end and len(records) < POLL_RECORDS and _at_end(consumer):
             return
+        if reader_is_gone():
+            raise BrokenPipeError
 
 
 def _commit(consumer: Any, records: list[Any]) -> None:

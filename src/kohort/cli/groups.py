@@ -17,6 +17,21 @@ from kohort.cli.target import Target, connected
 app = new_app("Look into consumer groups, and administer them.", no_args_is_help=True)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=names.groups)]
+Match = Annotated[
+    str | None,
+    typer.Option("--match", metavar="REGEX", help="Groups whose whole id this regular expression matches."),
+]
+STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+)
+TYPES = ("classic", "consumer", "share", "streams")
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
@@ -25,16 +40,30 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 def list_groups(
     target: Target,
     state: Annotated[
-        list[str] | None, typer.Option(metavar="STATE", help="Only groups in this state, e.g. Stable or Empty.")
+        list[str] | None,
+        typer.Option(
+            metavar="STATE[,...]",
+            help="Only groups in these states, e.g. Stable or Empty.",
+            autocompletion=names.one_of(*STATES),
+        ),
     ] = None,
     type: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE", help="Only groups of this type: classic or consumer.")
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE[,...]",
+            help="Only groups of these types: classic, consumer, share, streams.",
+            autocompletion=names.one_of(*TYPES),
+        ),
     ] = None,
+    match: Match = None,
     json: JsonOption = False,
 ) -> None:
     """List groups with their states."""
+    states, types = names.chosen(state, STATES, "state"), names.chosen(type, TYPES, "type of group")
+    pattern = names.pattern(match, "--match")
     with target.admin() as admin:
-        found = admin.list_groups(state or (), type or ())
+        found = admin.list_groups(states, types)
+    found = [group for group in found if pattern is None or pattern.fullmatch(group.group_id)]
     if json:
         keys = ("group", "state", "type", "protocol_type")
         print_json([dict(zip(keys, (g.group_id, g.state, g.type, g.protocol_type), strict=True)) for g in found])
@@ -51,6 +80,7 @@ def describe(
         list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=names.groups)
     ] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")] = False,
+    match: Match = None,
     state: Annotated[bool, typer.Option("--state", help="Only the state.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Only the members.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Only the offsets and the lag.")] = False,
@@ -63,11 +93,9 @@ def describe(
     """
     from kohort.cli import describe as describing
 
-    if bool(groups) == all_groups:
-        raise WrongInput("name groups, or give --all-groups")
     parts = describing.Parts(state, members, offsets) if state or members or offsets else describing.ALL_PARTS
     with target.admin() as admin:
-        wanted = [g.group_id for g in admin.list_groups()] if all_groups else list(dict.fromkeys(groups or ()))
+        wanted = _wanted(admin, groups, all_groups, match)
         reports = [describing.read(target, admin, group_id) for group_id in wanted]
     if json:
         print_json([report.to_dict() for report in reports])
@@ -76,6 +104,17 @@ def describe(
         if number:
             print()
         describing.print_report(report, parts)
+
+
+def _wanted(admin: Any, groups: list[str] | None, all_groups: bool, match: str | None) -> list[str]:
+    """Groups by name, all of them, or by a regular expression."""
+    pattern = names.pattern(match, "--match")
+    if sum(map(bool, (groups, all_groups, pattern))) != 1:
+        raise WrongInput("name groups, or give --match REGEX or --all-groups")
+    if groups:
+        return list(dict.fromkeys(groups))
+    found = [group.group_id for group in admin.list_groups()]
+    return [name for name in found if pattern is None or pattern.fullmatch(name)]
 
 
 @command(app)
@@ -193,7 +232,11 @@ def reset_offsets(
 @connected
 def delete(
     target: Target,
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=names.groups)],
+    groups: Annotated[
+        list[str] | None, typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=names.groups)
+    ] = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")] = False,
+    match: Match = None,
     topic: Annotated[
         list[str] | None, typer.Option(metavar="TOPIC[:0,1]", help="Delete only the committed offsets of this topic.")
     ] = None,
@@ -204,11 +247,14 @@ def delete(
     Their committed offsets go with them. Asks first when run in a terminal.
     """
     what = "offsets of " + ", ".join(topic) + " in" if topic else "groups"
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {what} {', '.join(map(printable, groups))}?", abort=True)
     with target.admin() as admin:
-        for group_id in dict.fromkeys(groups):
+        wanted = _wanted(admin, groups, all_groups, match)
+        if not yes and wanted and sys.stdin.isatty():
+            typer.confirm(f"Delete {what} {', '.join(map(printable, wanted))}?", abort=True)
+        for group_id in wanted:
             _delete(admin, group_id, topic or [])
+    if not wanted:
+        print("no groups")
 
 
 def _delete(admin: Any, group_id: str, topics: list[str]) -> None:

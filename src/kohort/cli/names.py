@@ -1,13 +1,18 @@
-"""Names of topics and groups, for a shell to complete. Says nothing where the cluster cannot be asked."""
+"""Names: of topics and groups for a shell to complete, of states and types to choose from, by regular expression.
+
+Completion says nothing where the cluster cannot be asked.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import typer
 
+from kohort.cli.failures import WrongInput
 from kohort.cli.target import DEFAULT_SERVER, Target
 
 TIMEOUT_MS = 2_000
@@ -30,3 +35,32 @@ def topics(ctx: typer.Context, incomplete: str) -> list[str]:
 def groups(ctx: typer.Context, incomplete: str) -> list[str]:
     found = _ask(ctx, lambda admin: [group.group_id for group in admin.list_groups()])
     return [name for name in found if name.startswith(incomplete)]
+
+
+def one_of(*values: str) -> Callable[[str], list[str]]:
+    """Completion of an option that takes one of these."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values if value.lower().startswith(incomplete.lower())]
+
+    return complete
+
+
+def chosen(given: Iterable[str] | None, known: Iterable[str], what: str) -> list[str]:
+    """Values of an option that takes some of a list, with commas or several times, in any case."""
+    by_name = {name.lower(): name for name in known}
+    found = []
+    for word in (word.strip() for words in given or () for word in words.split(",")):
+        if word.lower() not in by_name:
+            raise WrongInput(f"{word!r} is no {what}: there are {', '.join(by_name.values())}")
+        found.append(by_name[word.lower()])
+    return found
+
+
+def pattern(text: str | None, option: str) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise WrongInput(f"{option} {text!r} is no regular expression: {error}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -16,6 +17,16 @@ _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+ ?[%x]?")
 
 def is_terminal() -> bool:
     return sys.stdout.isatty()
+
+
+def reader_is_gone() -> bool:
+    """Whether standard output is a pipe that nobody reads any more: known without writing to it."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except (OSError, ValueError, AttributeError):  # no descriptor behind it, or a system without poll
+        return False
 
 
 def printable(value: Any) -> str:

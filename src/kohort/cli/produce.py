@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -16,10 +18,18 @@ from kohort.cli.target import Target, connected, warn
 
 app = new_app()
 
+PATIENCE_S = 1.0
+
 
 Format = Annotated[
     str,
-    typer.Option("--format", "-f", metavar="lines|json", help="What a line of the input is: a value, or an object."),
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="lines|json",
+        help="What a line of the input is: a value, or an object.",
+        autocompletion=names.one_of("lines", "json"),
+    ),
 ]
 Key = Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key of records that bring none.")]
 KeySeparator = Annotated[
@@ -39,12 +49,17 @@ Codec = Annotated[
         "-z",
         metavar="CODEC",
         help="none (the default), gzip, snappy, lz4, zstd.",
+        autocompletion=names.one_of("none", "gzip", "snappy", "lz4", "zstd"),
     ),
 ]
 Acks = Annotated[
     str | None,
     typer.Option(
-        "--acks", "--request-required-acks", metavar="all|1|0", help="Who must have a record; all is the default."
+        "--acks",
+        "--request-required-acks",
+        metavar="all|1|0",
+        help="Who must have a record; all is the default.",
+        autocompletion=names.one_of("all", "1", "0"),
     ),
 ]
 LingerMs = Annotated[
@@ -87,19 +102,43 @@ def produce(
     headers = _headers(header or ())
     count = 0
     with target.producer(compression_type=compression, acks=acks, linger_ms=linger_ms) as producer:
+        _invite(topic, format, key_separator)
         for record in _read(format, key_separator):
-            producer.send(
-                topic,
-                None if null_value is not None and record.value == null_value.encode() else record.value,
-                record.key if record.key is not None else key,
-                headers=record.headers + headers,
-                partition=partition if record.partition is None else record.partition,
-                timestamp_ms=record.timestamp_ms,
-            )
+            with _Patience(topic) if not count else contextlib.nullcontext():
+                producer.send(
+                    topic,
+                    None if null_value is not None and record.value == null_value.encode() else record.value,
+                    record.key if record.key is not None else key,
+                    headers=record.headers + headers,
+                    partition=partition if record.partition is None else record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
             count += 1
         producer.flush()
     if not quiet:
         warn(f"{plural(count, 'record')} stored in {topic}")
+
+
+def _invite(topic: str, form: str, key_separator: str | None) -> None:
+    """To somebody at a terminal, who would otherwise look at nothing."""
+    if sys.stdin.isatty():
+        line = "a JSON object" if form == "json" else f"key{key_separator}value" if key_separator else "a value"
+        warn(f"type {line} a line for {topic}; ctrl-D ends")
+
+
+class _Patience:
+    """Says, once, what the first record waits for, if it has to."""
+
+    def __init__(self, topic: str) -> None:
+        text = f"waiting for the topic {topic}: the broker does not have it, or it has no leader yet"
+        self._timer = threading.Timer(PATIENCE_S, warn, [text])
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self._timer.cancel()
 
 
 def _headers(pairs: Any) -> tuple[lines.Header, ...]:

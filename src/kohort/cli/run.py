@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any
 
@@ -13,18 +14,19 @@ import typer
 
 from kohort.cli.app import app
 from kohort.cli.failures import Failed
+from kohort.cli.habits import translate
+from kohort.cli.style import ClickException, UsageError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 PROGRAM = "kohort"
 
-# typer carries its own click or uses the installed one, by version; either way these are the bases of BadParameter.
-_BASES: dict[str, Any] = {kind.__name__: kind for kind in typer.BadParameter.__mro__}
-ClickException: type[Any] = _BASES["ClickException"]
-UsageError: type[Any] = _BASES["UsageError"]
+
+_POSSIBLE = re.compile(r" \(Possible options?: ([^)]*)\)")
 
 
 def run(arguments: list[str]) -> int:
+    arguments = translate(arguments)
     if os.environ.get("_KOHORT_COMPLETE"):
         typer.completion.completion_init()
     command = typer.main.get_command(app)
@@ -49,8 +51,11 @@ def _wrong_usage(error: Any) -> int:
         print(error.format_message().rstrip())
         return 2
     path = error.ctx.command_path if error.ctx is not None else PROGRAM
-    text = " ".join(error.format_message().split()).rstrip(".")
-    return _say(path, f"{text[:1].lower()}{text[1:]}; see {path} --help", 2)
+    text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    near = _POSSIBLE.search(text)
+    if near is not None:
+        text = text[: near.start()] + f"; did you mean {near[1].split(', ')[0]}?"
+    return _say(path, f"{text[:1].lower()}{text[1:]}" + ("" if text.endswith("?") else ";") + f" see {path} --help", 2)
 
 
 def _expected(error: Exception) -> int:

@@ -12,10 +12,9 @@ import sys
 import time
 from typing import Any
 
-DEFAULT_PORT = 9092
-DEFAULT_DATA_DIR = "kohort-data"
+from kohort.cli.serve_options import DEFAULT_DATA_DIR, OPTIONS
+
 METRICS_TIMEOUT_S = 10
-_LEVELS = ("debug", "info", "warning", "error")
 
 
 class UsageError(Exception):
@@ -27,41 +26,28 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def parser() -> argparse.ArgumentParser:
-    made = _Parser(
-        prog="kohort serve",
-        description="Run a Kafka broker. Prints one line when it accepts requests; logs go to standard error. What "
-        "happens to groups is kept in the topic __kohort_group_events, for kohort groups explain; "
-        "--config kohort.group.events.topic.enable=false turns that off.",
-    )
-    add = made.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add("--port", type=int, default=DEFAULT_PORT, help="port to listen on; 0 picks a free one (default: %(default)s)")
-    add("--data-dir", metavar="DIR", help=f"where records are kept (default: ./{DEFAULT_DATA_DIR})")
-    add("--memory", action="store_true", help="keep everything in memory, write no files")
-    add(
-        "--config",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a broker configuration by Kafka's name; may be given several times",
-    )
-    add("--advertised-listener", metavar="HOST:PORT", help="the address told to clients, where it is another one")
-    add(
-        "--control-port",
-        type=int,
-        metavar="PORT",
-        help="take faults, clock and restart requests over HTTP on this loopback port; 0 picks one (default: off)",
-    )
-    add(
-        "--metrics-port",
-        type=int,
-        metavar="PORT",
-        help="serve Prometheus metrics over HTTP on this port; 0 picks one (default: off)",
-    )
-    add("--log-level", choices=_LEVELS, default="info", help="how much to log (default: %(default)s)")
-    add("--log-format", choices=("text", "json"), default="text", help="how to log (default: %(default)s)")
-    return made
+def parse(arguments: list[str]) -> argparse.Namespace:
+    made = _Parser(prog="kohort serve", add_help=False, allow_abbrev=False)
+    for option in OPTIONS:
+        if option.metavar is None:
+            made.add_argument(option.flag, action="store_true")
+        elif option.repeated:
+            made.add_argument(option.flag, action="append", default=[])
+        else:
+            made.add_argument(option.flag, type=option.kind, default=option.default, choices=option.choices or None)
+    options, unknown = made.parse_known_args(arguments)
+    if unknown:
+        raise UsageError(_unknown(unknown[0]))
+    return options
+
+
+def _unknown(word: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word.partition("=")[0], [option.flag for option in OPTIONS], 1, 0.6)
+    hint = f"; did you mean {near[0]}?" if near else ";"
+    what = "no such option" if word.startswith("-") else "it takes options only, not"
+    return f"{what}: {word}{hint} see kohort serve --help"
 
 
 class JsonFormatter(logging.Formatter):
@@ -107,7 +93,7 @@ def main(arguments: list[str]) -> int:
     from kohort.broker.config import ConfigError
 
     try:
-        options = parser().parse_args(arguments)
+        options = parse(arguments)
         if options.memory and options.data_dir is not None:
             raise UsageError("--memory and --data-dir exclude each other: choose one")
         ports = {"--port": options.port, "--control-port": options.control_port, "--metrics-port": options.metrics_port}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -13,6 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 _TYPE = re.compile(r"\s*<[^>]*>")
 _BRACED = re.compile(r"^\{(.*)\}")
 FIRST, LAST = ("Arguments", "Options"), ("Connection",)
+# typer carries its own click or uses the installed one, by version; either way these are the bases of BadParameter.
+_BASES: dict[str, Any] = {kind.__name__: kind for kind in typer.BadParameter.__mro__}
+ClickException, UsageError = _BASES["ClickException"], _BASES["UsageError"]
 WIDTH = {"max_content_width": 100, "help_option_names": ["-h", "--help"]}
 
 
@@ -42,7 +46,16 @@ class PlainCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """Several commands below one name."""
+    """Several commands below one name; one that is misspelt is answered with the nearest."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return self._click_resolve_command(ctx, args)
+        except UsageError as error:
+            near = get_close_matches(args[0], self.list_commands(ctx), 1, 0.6) if args else []
+            if near:
+                error.message = f"{error.message.rstrip('.')}; did you mean {near[0]}?"
+            raise
 
 
 def new_app(help: str | None = None, **settings: Any) -> typer.Typer:

@@ -7,6 +7,7 @@ import inspect
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -69,6 +70,13 @@ class Target:
         self._given = properties.parse_pairs(pairs, "--config")
         if file is None or servers != DEFAULT_SERVER:
             self.settings["bootstrap.servers"] = servers
+
+    def at(self, servers: str) -> Target:
+        """Another cluster, reached with the same settings."""
+        other = copy(self)
+        other.settings = {**self.settings, "bootstrap.servers": servers}
+        other._given = {name: value for name, value in self._given.items() if name != "bootstrap.servers"}
+        return other
 
     def settings_for(self, known: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
         """Of a file, what this kind of client knows (tools share such files); of the command line, everything.
@@ -176,6 +184,12 @@ def _connected(function: Callable[..., Any], options: Mapping[str, tuple[Any, An
     command.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
     return command
+
+
+def connected_with_configs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`connected` for a command in which --config is something else."""
+    made: Callable[..., Any] = connected(function, config_is_taken=True)
+    return made
 
 
 def warn(sentence: str) -> None:

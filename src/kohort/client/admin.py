@@ -41,6 +41,7 @@ class Admin:
                 self._thread = None
 
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
+    api_versions = blocking(AsyncAdmin.api_versions)
     list_topics = blocking(AsyncAdmin.list_topics)
     describe_topics = blocking(AsyncAdmin.describe_topics)
     create_topics = blocking(AsyncAdmin.create_topics)

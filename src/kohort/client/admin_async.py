@@ -20,8 +20,10 @@ from kohort.client.config import Config
 from kohort.client.errors import KafkaTimeoutError, error_for
 from kohort.client.listing import list_offsets
 from kohort.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import (
+    ApiVersionsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteRecordsRequest,
@@ -99,6 +101,14 @@ class AsyncAdmin:
         metadata = await self._cluster.refresh()
         nodes = {node.node_id: (node.host, node.port, node.rack) for node in metadata.nodes.values()}
         return ClusterDescription(metadata.cluster_id, metadata.controller_id, nodes)
+
+    async def api_versions(self) -> dict[str, tuple[int, int]]:
+        """The apis that a broker of the cluster serves, by Kafka's name: its lowest and its highest version."""
+        request = ApiVersionsRequest(client_software_name="kohort", client_software_version="0")
+        response = await self._cluster.request_any(request, self.config.request_timeout_ms)
+        names = {int(key): key.title for key in ApiKey}
+        rows = sorted(response.api_keys, key=lambda row: row.api_key)
+        return {names.get(row.api_key, f"api {row.api_key}"): (row.min_version, row.max_version) for row in rows}
 
     async def list_topics(self, internal: bool = False) -> list[str]:
         self._cluster.watch(None)
