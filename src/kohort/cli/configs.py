@@ -11,7 +11,7 @@ from kohort.cli import names, properties
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, print_json, print_table, printable
 from kohort.cli.style import command, new_app
-from kohort.cli.target import Target, connected, connected_with_configs
+from kohort.cli.target import Target, connected, connected_without_config
 
 app = new_app("Show and change the configurations of topics, brokers and groups.", no_args_is_help=True)
 
@@ -89,7 +89,7 @@ def describe(
 
 
 @command(app)
-@connected_with_configs
+@connected_without_config
 def alter(
     target: Target,
     topic: TopicOption = None,

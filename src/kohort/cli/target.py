@@ -186,11 +186,5 @@ def _connected(function: Callable[..., Any], options: Mapping[str, tuple[Any, An
     return command
 
 
-def connected_with_configs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`connected` for a command in which --config is something else."""
-    made: Callable[..., Any] = connected(function, config_is_taken=True)
-    return made
-
-
 def warn(sentence: str) -> None:
     print(f"kohort: {sentence}", file=sys.stderr)
