@@ -283,16 +283,18 @@ class Player:
         self._world.restart()
 
     def do_unload(self, plain: list[str], options: dict[str, str]) -> None:
-        self._world.carry_out(self._world.coordinator.unload(0, self._world.now_ms))
+        self._world.coordinator.resign(0, self._world.now_ms)
+        self._world.carry_out()
 
     def do_load_start(self, plain: list[str], options: dict[str, str]) -> None:
         self._world.restart(load=False)
-        self._world.coordinator.load_started(0)
-        for offset, (key, value) in enumerate(self._world.log[0]):
-            self._world.coordinator.replay(0, key, value, self._world.now_ms, offset)
+        for shard in self._world.lead():
+            self._world.read(shard)
+        self._world.coordinator.effects.loads.clear()
 
     def do_load_finish(self, plain: list[str], options: dict[str, str]) -> None:
-        self._world.carry_out(self._world.coordinator.load_finished(0, self._world.now_ms))
+        self._world.loaded(self._world.coordinator.runtime.shards[0])
+        self._world.carry_out()
 
     def do_fail(self, plain: list[str], options: dict[str, str]) -> None:
         self._world.store_error = ErrorCode[plain[0]]
@@ -314,7 +316,8 @@ class Player:
 
     def do_delete_topic(self, plain: list[str], options: dict[str, str]) -> None:
         topic_id, _ = self._world.topics.topics.pop(plain[0])
-        self._world.carry_out(self._world.coordinator.topics_deleted({plain[0]: topic_id}, self._world.now_ms))
+        self._world.coordinator.topics_deleted({plain[0]: topic_id}, self._world.now_ms)
+        self._world.carry_out()
 
     def do_story(self, plain: list[str], options: dict[str, str]) -> None:
         for event in self._world.coordinator.story(plain[0] if plain else "g"):

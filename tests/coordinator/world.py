@@ -5,9 +5,12 @@ from typing import Any
 
 from kohort.coordinator.context import CoordinatorConfig
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.effects import Append, Effects, GroupRequest
+from kohort.coordinator.effects import Request, plain
 from kohort.coordinator.events import GroupEvent
+from kohort.coordinator.shard import Shard, Write
 from kohort.protocol.errors import ErrorCode
+
+MAX_APPEND_BYTES = 1_048_588
 
 
 class FakeTopics:
@@ -40,8 +43,9 @@ class World:
         self.events: list[GroupEvent] = []
         self.store_error = ErrorCode.NONE
         self.holding = False
-        self.held: list[Append] = []
+        self.held: list[Write[Any]] = []
         self.sent = 0
+        self.epoch = 0
         self.after: Callable[[], None] = lambda: None
         self._uuids = 0
         self.coordinator = self._new_coordinator()
@@ -53,14 +57,29 @@ class World:
         return f"{self._uuids:04d}"
 
     def _new_coordinator(self) -> Coordinator:
-        return Coordinator(self.config, self.topics, self._new_uuid)
+        coordinator = Coordinator(self.config, self.topics, self._new_uuid)
+        coordinator.is_active = True
+        return coordinator
 
-    def load(self, partitions: list[int] | None = None) -> None:
-        for partition in partitions if partitions is not None else list(self.log):
-            self.coordinator.load_started(partition, 0)
-            for offset, (key, value) in enumerate(self.log[partition]):
-                self.coordinator.replay(partition, key, value, self.now_ms, offset)
-            self.carry_out(self.coordinator.load_finished(partition, self.now_ms))
+    def load(self) -> None:
+        self.lead()
+        self.carry_out()
+
+    def lead(self) -> list[Shard[Any]]:
+        """Begins to load; what `carry_out` does with it is up to the caller."""
+        self.epoch += 1
+        return [self.coordinator.lead(partition, self.epoch, self.now_ms) for partition in self.log]
+
+    def read(self, shard: Shard[Any]) -> None:
+        shard.state.now_ms = self.now_ms
+        for offset, (key, value) in enumerate(self.log[shard.partition]):
+            shard.state.read(key, value, offset)
+
+    def loaded(self, shard: Shard[Any]) -> None:
+        while not shard.state.settle(100):
+            pass
+        log = self.log[shard.partition]
+        self.coordinator.runtime.loaded(shard, shard.incarnation, len(log), self.now_ms, MAX_APPEND_BYTES)
 
     def restart(self, *, load: bool = True) -> None:
         """A crash: what is in the log is all that is left."""
@@ -78,47 +97,54 @@ class World:
         self.sent += 1
         token = self.sent if token is None else token
         self.replies.pop(token, None)
-        request = GroupRequest(token, message, version, client_id, client_host)
-        self.carry_out(self.coordinator.handle(request, self.now_ms))
+        request = Request(token, message, version, client_id, client_host)
+        self.coordinator.handle(request, self.now_ms)
+        self.carry_out()
         return self.replies.get(token)
 
     def advance(self, milliseconds: int) -> None:
         """Time passes, stopping at each deadline, as in a broker that is woken for them."""
         until = self.now_ms + milliseconds
-        while (deadline := self.coordinator.next_deadline()) is not None and deadline <= until:
+        while (deadline := self.coordinator.runtime.next_deadline()) is not None and deadline <= until:
             self.now_ms = max(self.now_ms, deadline)
-            self.carry_out(self.coordinator.on_time(self.now_ms))
+            self.coordinator.runtime.on_time(self.now_ms)
+            self.carry_out()
         self.now_ms = until
 
-    def carry_out(self, effects: Effects) -> None:
-        self._take(effects)
-        appends = list(effects.appends)
-        while appends:
-            append = appends.pop(0)
-            if self.holding:
-                self.held.append(append)
-                continue
-            done = self.store(append)
-            self._take(done)
-            appends += done.appends
+    def carry_out(self) -> None:
+        """Append, then tell, then answer: the order that the broker keeps."""
+        self._take()
+        while writes := self.coordinator.runtime.take_writes(self.now_ms):
+            for write in writes:
+                if self.holding:
+                    self.held.append(write)
+                else:
+                    self.store(write)
+            self._take()
         self.after()
 
-    def store(self, append: Append) -> Effects:
-        """Append, then replay, then tell: the order that the broker keeps."""
+    def store(self, write: Write[Any]) -> None:
         if not self.store_error:
-            log = self.log[append.partition]
-            self.coordinator.replay_appends(append.partition, [append], len(log), self.now_ms)
-            log += append.records
-        return self.coordinator.stored(append.token, self.store_error, self.now_ms)
+            self.log[write.shard.partition] += [pair for decision in write.decisions for pair in decision.records]
+        self.coordinator.runtime.stored(write, self.store_error, self.now_ms)
 
     def store_held(self) -> None:
         self.holding = False
-        held, self.held = self.held, []
-        for append in held:
-            self.carry_out(self.store(append))
+        while self.held:
+            self.store(self.held.pop(0))
+            self.carry_out()
 
-    def _take(self, effects: Effects) -> None:
-        for token, response in effects.replies:
-            assert token not in self.replies, f"two replies to {token}"
-            self.replies[token] = response
+    def _take(self) -> None:
+        effects = self.coordinator.effects
+        for shard in list(effects.loads):
+            # What was handed to the log before is part of it, or never will be: a load ends when that is known.
+            if not any(write.shard is shard for write in self.held):
+                effects.loads.remove(shard)
+                self.read(shard)
+                self.loaded(shard)
+        for request, response in effects.replies:
+            assert request.call not in self.replies, f"two replies to {request.call}"
+            self.replies[request.call] = plain(response)
+        effects.replies.clear()
         self.events += effects.events
+        effects.events.clear()

@@ -1,20 +1,21 @@
-"""What the handlers share: the groups, the clock's reading, the timers, and the effects of the current turn.
+"""What the handlers share: the groups of one shard, the clock's reading, the timers, and what a decision answers.
 
-Handlers are functions over a Context; it holds no rules of its own.
+Handlers are functions over a Context that return the Decision they want stored, or None; it holds no rules of its own.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kohort.coordinator import causes, events
 from kohort.coordinator.causes import Cause, Who
-from kohort.coordinator.classic.group import Group, Member
-from kohort.coordinator.classic.states import GroupState
-from kohort.coordinator.effects import Append, Effects, GroupRequest
+from kohort.coordinator.effects import Answer, Decision, Effects, Request, size_of
 from kohort.coordinator.events import GroupEvent
+from kohort.coordinator.group import Group
 from kohort.coordinator.records import Change, encode
-from kohort.coordinator.timers import TimerQueue
+from kohort.coordinator.timers import Deadline, TimerQueue
 from kohort.protocol.errors import ErrorCode
 
 
@@ -30,6 +31,7 @@ class CoordinatorConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
+    offsets_commit_timeout_ms: int = 5_000
     new_member_join_timeout_ms: int = 300_000  # fixed in Kafka
 
     @property
@@ -47,36 +49,63 @@ class Topics(Protocol):
         """The topic's name, or None."""
 
 
-class Context:
-    __slots__ = ("config", "effects", "groups", "new_uuid", "now_ms", "timers", "topics")
+class Session(Protocol):
+    """A member, as far as its timer goes."""
 
-    def __init__(self, config: CoordinatorConfig, topics: Topics, new_uuid: Callable[[], str]) -> None:
+    session_timeout_ms: int
+    heartbeat: Deadline
+
+
+class Context:
+    __slots__ = (
+        "answers",
+        "config",
+        "effects",
+        "groups",
+        "max_append_bytes",
+        "new_uuid",
+        "now_ms",
+        "partition",
+        "safe_commits",
+        "timers",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        config: CoordinatorConfig,
+        topics: Topics,
+        new_uuid: Callable[[], str],
+        timers: TimerQueue,
+        effects: Effects,
+    ) -> None:
+        self.partition = partition
         self.config = config
         self.topics = topics
         self.new_uuid = new_uuid
-        self.groups: dict[str, Group] = {}  # of the partitions that are led and loaded
-        self.timers = TimerQueue()
+        self.timers = timers
+        self.effects = effects
+        self.groups: dict[str, Group] = {}
+        self.answers: list[Answer] = []  # of the decision under way; see Runtime.decided
         self.now_ms = 0
-        self.effects = Effects()
+        self.max_append_bytes = self.safe_commits = 0  # so many commits fit for sure; known when it is loaded
 
-    def reply(self, request: GroupRequest, response: Any) -> None:
-        self.effects.replies.append((request.token, response))
+    def reply(self, request: Request, response: Any) -> None:
+        """Leaves when everything that it rests on is stored."""
+        self.answers.append((request, response))
 
-    def append(self, partition: int, changes: list[Change], then: Any) -> None:
-        self.effects.appends.append(Append(partition, [encode(change) for change in changes], changes, then))
+    def decide(self, changes: Sequence[Change], *, divisible: bool = False) -> Decision:
+        """They take effect at once."""
+        return Decision([encode(change) for change in changes], changes, divisible=divisible)
 
-    def transition(self, group: Group, state: GroupState, cause: Cause) -> None:
-        group.transition_to(state, self.now_ms)
-        self.state_changed(group, cause)
+    def decide_when_stored(self, change: Change, then: Any) -> Decision:
+        """It takes effect when it is stored: `then` says how."""
+        return Decision([encode(change)], (), then)
 
-    def state_changed(self, group: Group, cause: Cause) -> None:
-        self.event(
-            group,
-            events.StateChanged,
-            from_state=group.previous_state.value,
-            to_state=group.state.value,
-            cause=cause,
-        )
+    def fits(self, decision: Decision) -> bool:
+        """Whether the log can take the decision: it must not be applied where that is known to be impossible."""
+        return size_of(decision.records) <= self.max_append_bytes
 
     def event(self, group: Group, kind: type[GroupEvent], **fields: Any) -> None:
         happened = kind(at_ms=self.now_ms, group_id=group.group_id, generation=group.generation, **fields)
@@ -84,15 +113,15 @@ class Context:
         self.effects.events.append(happened)
 
     def member_event(
-        self, group: Group, kind: type[events.MemberEvent], member: Who | Member, cause: Cause | None, **fields: Any
+        self, group: Group, kind: type[events.MemberEvent], who: Who, cause: Cause | None, **fields: Any
     ) -> None:
         self.event(
             group,
             kind,
-            member_id=member.member_id,
-            instance_id=member.instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
+            member_id=who.member_id,
+            instance_id=who.instance_id,
+            client_id=who.client_id,
+            client_host=who.client_host,
             cause=cause,
             **fields,
         )
@@ -100,7 +129,7 @@ class Context:
     def refused(
         self,
         group: Group,
-        request: GroupRequest,
+        request: Request,
         kind: type[events.JoinRefused | events.SyncRefused | events.CommitRefused],
         error: ErrorCode,
         **data: Any,
@@ -109,22 +138,22 @@ class Context:
         who = who_asks(request)
         if error is ErrorCode.FENCED_INSTANCE_ID:
             return self.fenced(group, request, kind.operation)
-        self.member_event(group, kind, who, causes.refusal(error, who, group.state.value, **data), error=error.name)
+        self.member_event(group, kind, who, causes.refusal(error, who, group.state_name, **data), error=error.name)
 
-    def fenced(self, group: Group, request: GroupRequest, operation: str) -> None:
+    def fenced(self, group: Group, request: Request, operation: str) -> None:
         who = who_asks(request)
-        holder = group.members.get(group.static_members.get(who.instance_id or "", ""))
+        holder = group.holder(who.instance_id or "")
         cause = causes.refusal(
-            ErrorCode.FENCED_INSTANCE_ID, who, group.state.value, by=None if holder is None else holder.who
+            ErrorCode.FENCED_INSTANCE_ID, who, group.state_name, by=None if holder is None else holder.who
         )
         self.member_event(group, events.MemberFenced, who, cause, operation=operation)
 
-    def reset_heartbeat(self, member: Member, timeout_ms: int | None = None) -> None:
+    def reset_heartbeat(self, member: Session, timeout_ms: int | None = None) -> None:
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self.timers.set(member.heartbeat, self.now_ms + timeout_ms)
 
 
-def who_asks(request: GroupRequest) -> Who:
+def who_asks(request: Request) -> Who:
     """The member that a request names, and the client that sends it."""
     message = request.message
     return Who(message.member_id, message.group_instance_id, request.client_id, request.client_host)

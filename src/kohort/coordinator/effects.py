@@ -1,144 +1,111 @@
-"""What goes into the coordinator core and all that may come out of it: plain values, no behaviour.
+"""What goes into a coordinator and all that may come out of it: plain values, no behaviour.
 
-The order of effects is a promise that the broker keeps: records are appended, then replayed, and only then do the
-replies that depend on them leave (`Coordinator.stored` produces those).
+The order of effects is a promise that runtime.py keeps: a decision takes effect at once, its records are appended, and
+an answer leaves when every record that it rests on is stored.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from kohort.coordinator.shard import Shard
 
-@dataclass(slots=True, eq=False)
-class GroupRequest:
-    """A request of a client; `token` is the broker's own name for it and comes back in its Reply."""
+Records = list[tuple[bytes, bytes | None]]
+"""Encoded keys and values; None for a tombstone."""
 
-    token: Any
-    message: Any
-    version: int
-    client_id: str = ""
-    client_host: str = ""
+RECORD_OVERHEAD, BATCH_OVERHEAD = 21, 61
 
 
-class Append:
-    """Records for one partition of `__consumer_offsets`: stored together or not at all."""
+class Request:
+    """A request of a client; `call` is the broker's own name for it."""
 
-    __slots__ = ("changes", "partition", "records", "token")
+    __slots__ = ("call", "client_host", "client_id", "message", "version")
 
-    def __init__(
-        self, partition: int, records: list[tuple[bytes, bytes | None]], changes: list[Any], token: Any
-    ) -> None:
-        self.partition = partition
-        self.records = records  # encoded (key, value), value None for a tombstone
-        self.changes = changes  # the same records decoded, one for one, so that a live replay need not parse them
-        self.token = token  # to be given back to `Coordinator.stored`: what is to happen then, see below
+    def __init__(self, call: Any, message: Any, version: int, client_id: str = "", client_host: str = "") -> None:
+        self.call = call
+        self.message = message
+        self.version = version
+        self.client_id = client_id
+        self.client_host = client_host
 
     def __repr__(self) -> str:
-        return f"Append(partition={self.partition}, changes={self.changes}, then={self.token})"
+        return f"Request({self.call!r}, {self.message!r}, v{self.version})"
 
 
-Reply = tuple[Any, Any]
-"""The token of a request and the response to it."""
+Answer = tuple[Request, Any]
+"""A request and the response to it."""
+
+
+class Decision:
+    """Records of one shard, stored together or not at all unless they are `divisible`.
+
+    `changes` are the same records decoded: they take effect at once. Where they are to take effect only when they are
+    stored, there are none, and `then` says what is to happen: a plain value that the state is given back.
+    """
+
+    __slots__ = ("changes", "divisible", "records", "then")
+
+    def __init__(
+        self, records: Records, changes: Sequence[Any] = (), then: Any = None, *, divisible: bool = False
+    ) -> None:
+        self.records = records
+        self.changes = changes
+        self.then = then
+        self.divisible = divisible
+
+    def __repr__(self) -> str:
+        return f"Decision({len(self.records)} records, changes={list(self.changes)}, then={self.then})"
 
 
 class Effects:
-    """Collected by the broker over one turn of its loop."""
+    """Collected over one turn; whoever carries them out empties the lists."""
 
-    __slots__ = ("appends", "events", "replies")
+    __slots__ = ("events", "loads", "replies")
 
     def __init__(self) -> None:
-        self.appends: list[Append] = []
-        self.replies: list[Reply] = []
+        self.replies: list[Answer] = []
         self.events: list[GroupEvent] = []
+        self.loads: list[Shard[Any]] = []  # to be read from the log, from its start
 
     def __bool__(self) -> bool:
-        return bool(self.appends or self.replies or self.events)
+        return bool(self.replies or self.events or self.loads)
 
     def __repr__(self) -> str:
-        return f"Effects(appends={self.appends}, replies={self.replies}, events={self.events})"
+        return f"Effects(replies={self.replies}, events={self.events}, loads={self.loads})"
 
 
-SHARED: dict[int, Any] = {}
-"""By id: responses that are given out again and again and never changed, so that their encoding may be kept."""
+class SharedResponse:
+    """A response that is given out again and again and never changed: it is encoded once per version."""
+
+    __slots__ = ("_bodies", "message")
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self._bodies: dict[int, bytes] = {}
+
+    def body(self, version: int) -> bytes:
+        body = self._bodies.get(version)
+        if body is None:
+            body = self._bodies[version] = self.message.encode(version)
+        return body
+
+    def __repr__(self) -> str:
+        return f"SharedResponse({self.message!r})"
 
 
-def share(response: Any) -> Any:
-    SHARED[id(response)] = response
-    return response
+def plain(response: Any) -> Any:
+    """The message of a response, shared or not."""
+    return response.message if type(response) is SharedResponse else response
 
 
-# What the coordinator does when an append is stored, or has failed: plain values, one class a case, the append's token.
-
-
-@dataclass(slots=True, eq=False)
-class ReplyStored:
-    """Answer the request with what is ready, or with the error."""
-
-    request: GroupRequest
-    response: Any
-
-
-@dataclass(slots=True)
-class GroupCreated:
-    """The empty record of a new group; without it the group and whoever waits in it are gone."""
-
-    group_id: str
-
-
-@dataclass(slots=True)
-class GroupEmptied:
-    """The record of a group without members; who has just left with LeaveGroup waits for it."""
-
-    group_id: str
-    generation: int
-    request: GroupRequest | None = None
-    response: Any = None
-
-
-@dataclass(slots=True)
-class SyncStored:
-    """The leader's assignment of a generation."""
-
-    group_id: str
-    generation: int
-    leader_id: str
-
-
-@dataclass(slots=True)
-class StaticMemberStored:
-    """A static member that came back under a new member id without a rebalance, and what to restore if that fails."""
-
-    group_id: str
-    instance_id: str
-    old_member_id: str
-    new_member_id: str
-    old_leader_id: str | None
-    old_protocols: tuple[tuple[str, bytes], ...]
-    old_rebalance_timeout_ms: int
-    old_session_timeout_ms: int
-    version: int
-
-
-@dataclass(slots=True)
-class GroupsDeleted:
-    """DeleteGroups: groups of several partitions are several appends, and the last one stored sends the answer."""
-
-    request: GroupRequest
-    response: Any
-    group_ids: tuple[str, ...]
-    outstanding: set[int]  # the partitions of the request that are still on their way, shared by its appends
-    partition: int
-    events: list[GroupEvent]
-
-
-@dataclass(slots=True)
-class GroupsTombstoned:
-    """Groups being removed by expiry or by topic deletion: nobody waits for an answer."""
-
-    group_ids: tuple[str, ...]
-    events: list[GroupEvent]
+def size_of(records: Records) -> int:
+    """Not less than the size of a batch of these records."""
+    return BATCH_OVERHEAD + sum(len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in records)
 
 
 # Kafka tells clients something they can act on instead of what went wrong underneath.

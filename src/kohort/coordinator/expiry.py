@@ -1,24 +1,18 @@
 """How offsets end by themselves: by age (KIP-211), with their topic, with their group. Makes tombstones."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from kohort.coordinator import events
 from kohort.coordinator.causes import Cause, CauseKind
-from kohort.coordinator.classic.group import Group
-from kohort.coordinator.classic.states import EMPTY, STABLE
 from kohort.coordinator.context import Context
+from kohort.coordinator.effects import Decision
+from kohort.coordinator.group import BY_AGE, Group
 from kohort.coordinator.records import Change, OffsetCommit
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.uuids import ZERO_UUID
-
-
-def tombstones(group: Group) -> list[Change]:
-    """For everything the group has, committed or in an open transaction."""
-    gone: dict[tuple[str, int], Change] = {
-        (topic, index): OffsetCommit(group.group_id, topic, index, None)
-        for topic, committed in group.offsets.items()
-        for index in committed
-    }
-    for topic, index in group.open_transactions or ():
-        gone.setdefault((topic, index), OffsetCommit(group.group_id, topic, index, None))
-    return list(gone.values())
 
 
 def of_deleted_topics(context: Context, group: Group, deleted: dict[str, bytes]) -> list[Change]:
@@ -33,22 +27,58 @@ def of_deleted_topics(context: Context, group: Group, deleted: dict[str, bytes])
     return changes
 
 
-def expired(context: Context, group: Group) -> tuple[list[Change], bool]:
-    """Tombstones for what has expired, and whether nothing is left.
+def expire(context: Context) -> Decision | None:
+    """The look at all groups of a shard, every offsets.retention.check.interval.ms."""
+    changes: list[Change] = []
+    deleted: list[Group] = []
+    for group in context.groups.values():
+        expired, nothing_left = _expired(context, group)
+        if nothing_left and group.is_empty:
+            deleted.append(group)
+        else:
+            changes += expired
+    return delete_groups(context, deleted, Cause(CauseKind.EMPTY_AND_EXPIRED), changes)
 
-    KIP-211: an empty group keeps its offsets for the retention since it became empty; a stable group of consumers loses
-    those of topics it no longer subscribes to, by the age of the commit; a simple group likewise by age. KAFKA-13636:
-    nothing expires in the middle of a rebalance.
-    """
+
+def delete_groups(
+    context: Context, groups: Sequence[Group], cause: Cause, others: Sequence[Change] = ()
+) -> Decision | None:
+    """All that the log knows of these groups, and `others`, go; None where there is nothing to go."""
+    changes = [change for group in groups for change in group.tombstones()]
+    changes += others
+    if not changes:
+        return None
+    decision = context.decide(changes, divisible=True)
+    if groups:
+        decision.then = GroupsDeleted(
+            [
+                events.GroupDeleted(
+                    at_ms=context.now_ms, group_id=group.group_id, generation=group.generation, cause=cause
+                )
+                for group in groups
+            ]
+        )
+    return decision
+
+
+@dataclass(slots=True)
+class GroupsDeleted:
+    """That a group is gone is told when it is certain."""
+
+    events: list[events.GroupDeleted]
+
+    def stored(self, context: Context, error: ErrorCode) -> Decision | None:
+        if not error:
+            context.effects.events += self.events
+        return None
+
+
+def _expired(context: Context, group: Group) -> tuple[list[Change], bool]:
+    """Tombstones for what has expired, and whether nothing is left. KIP-211; the group says from when on it counts."""
     if not group.offsets:
         return [], not group.open_transactions
-    since_empty = group.protocol_type is not None and group.state is EMPTY and group.state_timestamp_ms != -1
-    by_age = (
-        group.protocol_type is None
-        or group.state is EMPTY
-        or (group.state is STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None)
-    )
-    if not by_age:
+    from_ms = group.expires_from()
+    if from_ms is None:
         return [], False
     now_ms, retention_ms = context.now_ms, context.config.offsets_retention_ms
     changes: list[Change] = []
@@ -58,7 +88,7 @@ def expired(context: Context, group: Group) -> tuple[list[Change], bool]:
             kept = True
             continue
         for index, value in committed.items():
-            base_ms = group.state_timestamp_ms if since_empty else value.commit_timestamp_ms
+            base_ms = value.commit_timestamp_ms if from_ms == BY_AGE else from_ms
             over = (
                 now_ms >= value.expire_timestamp_ms
                 if value.expire_timestamp_ms != -1

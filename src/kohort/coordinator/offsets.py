@@ -9,12 +9,10 @@ from typing import Any
 
 from kohort.coordinator import events
 from kohort.coordinator.causes import CauseKind
-from kohort.coordinator.classic import states
-from kohort.coordinator.classic.group import Group
-from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY
-from kohort.coordinator.context import Context
-from kohort.coordinator.effects import Append, GroupRequest, ReplyStored, share
+from kohort.coordinator.context import Context, Topics
+from kohort.coordinator.effects import Decision, Records, Request, SharedResponse, append_error, plain, size_of
 from kohort.coordinator.expiry import removed
+from kohort.coordinator.group import Group
 from kohort.coordinator.records import (
     Change,
     OffsetAndMetadata,
@@ -32,6 +30,7 @@ TOPIC_ID_VERSION = 10
 BATCH_VERSION = 8
 TOP_LEVEL_ERROR_VERSION = 2
 INVALID_OFFSET = -1
+TOO_LARGE = ErrorCode.RECORD_LIST_TOO_LARGE
 
 _CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 _CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
@@ -45,39 +44,49 @@ _DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 # ---- OffsetCommit
 
 
-def commit(
-    context: Context, request: GroupRequest, partition: int, group: Group | None, unavailable: ErrorCode
-) -> None:
+def commit(context: Context, request: Request) -> Decision | None:
     """Partitions that do not exist are refused one by one; the rest stand or fall together."""
-    known, unknown = _known_topics(context, request)
+    known, unknown = _known_topics(context.topics, request)
     if not known:
-        return context.reply(request, OffsetCommitResponse(topics=unknown))
-    error = unavailable or commit_error(context, request, group)
-    if error:
-        if not unavailable:
-            _commit_refused(context, request, error)
-        topics = commit_error_topics(known, error)
-        return context.reply(request, OffsetCommitResponse(topics=_merge(unknown, topics)))
+        context.reply(request, OffsetCommitResponse(topics=unknown))
+        return None
     message = request.message
-    if group is None:
-        context.groups[message.group_id] = Group(message.group_id, partition, context.now_ms)
+    group = context.groups.get(message.group_id)
+    error = _no_group_error(request) if group is None else group.commit_error(context, request)
+    if error:
+        if group is not None:
+            context.refused(
+                group, request, events.CommitRefused, error, generation=message.generation_id_or_member_epoch
+            )
+        context.reply(request, OffsetCommitResponse(topics=_merge(unknown, commit_error_topics(known, error))))
+        return None
     records, changes, refused = _commit_records(context, message, known)
     if unknown or refused:
-        response = OffsetCommitResponse(topics=_merge(unknown, _commit_topics(known, refused)))
+        context.reply(request, OffsetCommitResponse(topics=_merge(unknown, _commit_topics(known, refused))))
     else:
-        response = _accepted(known)
-    if changes:
-        context.effects.appends.append(Append(partition, records, changes, ReplyStored(request, response)))
-    else:
-        context.reply(request, response)
+        context.reply(request, _accepted(known))
+    if len(records) > context.safe_commits and size_of(records) > context.max_append_bytes:
+        context.answers[-1] = (request, failed_commit(context.answers[-1][1], append_error(TOO_LARGE)))
+        return None
+    return Decision(records, changes) if changes else None
+
+
+def unavailable_commit(topics: Topics, request: Request, error: ErrorCode) -> OffsetCommitResponse:
+    known, unknown = _known_topics(topics, request)
+    return OffsetCommitResponse(topics=_merge(unknown, commit_error_topics(known, error)))
+
+
+def _no_group_error(request: Request) -> ErrorCode:
+    if request.message.generation_id_or_member_epoch < 0:
+        return NONE  # a simple group: an admin, or a consumer that assigns its partitions itself
+    return ErrorCode.GROUP_ID_NOT_FOUND if request.version >= 9 else ErrorCode.ILLEGAL_GENERATION
 
 
 _Known = tuple[str, bytes, list[Any]]  # name, topic id, the request's partitions
 
 
-def _known_topics(context: Context, request: GroupRequest) -> tuple[list[_Known], list[Any]]:
+def _known_topics(topics: Topics, request: Request) -> tuple[list[_Known], list[Any]]:
     by_id = request.version >= TOPIC_ID_VERSION
-    topics = context.topics
     known: list[_Known] = []
     unknown: list[Any] = []
     for topic in request.message.topics:
@@ -122,50 +131,18 @@ def _merge(first: list[Any], second: list[Any]) -> list[Any]:
     return first
 
 
-def commit_error(context: Context, request: GroupRequest, group: Group | None) -> ErrorCode:
-    """Whether this member may commit now; a commit that may also counts as a heartbeat."""
-    message = request.message
-    generation = message.generation_id_or_member_epoch
-    if group is None:
-        if generation < 0:
-            return NONE  # a simple group: an admin, or a consumer that assigns its partitions itself
-        return ErrorCode.GROUP_ID_NOT_FOUND if request.version >= 9 else ErrorCode.ILLEGAL_GENERATION
-    state = group.state
-    if state is DEAD:
-        return states.COMMIT[DEAD]
-    if generation < 0:
-        if state is EMPTY:
-            return NONE
-        if not message.member_id and message.group_instance_id is None:
-            return states.COMMIT_SIMPLE[state]
-    if error := group.member_error(message.member_id, message.group_instance_id):
-        return error
-    if generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    if state is not COMPLETING_REBALANCE:
-        context.reset_heartbeat(group.members[message.member_id])
-    return states.COMMIT[state]
-
-
-def _commit_refused(context: Context, request: GroupRequest, error: ErrorCode) -> None:
-    message = request.message
-    group = context.groups.get(message.group_id)
-    if group is not None:
-        context.refused(group, request, events.CommitRefused, error, generation=message.generation_id_or_member_epoch)
-
-
 _Refused = set[tuple[str, int]]  # partitions whose metadata is too long
 
 
 def _commit_records(
     context: Context, message: Any, known: list[_Known]
-) -> tuple[list[tuple[bytes, bytes | None]], list[Change], _Refused | None]:
+) -> tuple[Records, list[Change], _Refused | None]:
     """The records, encoded and decoded, and what is refused. Hot: a commit spends much of its time here."""
     group_id, now_ms = message.group_id, context.now_ms
     limit = context.config.offset_metadata_max_bytes
     retention_ms = message.retention_time_ms
     expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
-    records: list[tuple[bytes, bytes | None]] = []
+    records: Records = []
     changes: list[Change] = []
     refused: _Refused | None = None
     for name, topic_id, partitions in known:
@@ -203,11 +180,11 @@ def _commit_topics(known: list[_Known], refused: _Refused | None) -> list[Any]:
     ]
 
 
-_ACCEPTED: dict[Any, OffsetCommitResponse] = {}
+_ACCEPTED: dict[Any, SharedResponse] = {}
 _MOST_ACCEPTED = 10_000
 
 
-def _accepted(known: list[_Known]) -> OffsetCommitResponse:
+def _accepted(known: list[_Known]) -> Any:
     """The answer to a commit in which nothing is wrong; consumers commit the same partitions over and over."""
     if len(known) != 1:
         return OffsetCommitResponse(topics=_commit_topics(known, None))
@@ -216,9 +193,9 @@ def _accepted(known: list[_Known]) -> OffsetCommitResponse:
     shape = (name, topic_id, first)
     response = _ACCEPTED.get(shape)
     if response is None:
-        response = OffsetCommitResponse(topics=_commit_topics(known, None))
+        response = SharedResponse(OffsetCommitResponse(topics=_commit_topics(known, None)))
         if len(_ACCEPTED) < _MOST_ACCEPTED:
-            _ACCEPTED[shape] = share(response)
+            _ACCEPTED[shape] = response
     return response
 
 
@@ -233,8 +210,8 @@ def _java_length(text: str) -> int:
 def fetch_group(context: Context, asked: Any, version: int, require_stable: bool) -> Any:
     """The answer for one group of a request; `asked.topics` None means all."""
     group = context.groups.get(asked.group_id)
-    if group is not None and group.state is DEAD:
-        group = None
+    if group is not None and (error := group.fetch_error(asked.member_id, asked.member_epoch)):
+        return fetch_error(asked, error, version)
     if asked.topics is None:
         topics = _fetch_all(context, group, version, require_stable) if group is not None else []
     else:
@@ -251,6 +228,17 @@ def fetch_error(asked: Any, error: ErrorCode, version: int) -> Any:
         for t in asked.topics or []
     ]
     return _FetchGroup(group_id=asked.group_id, topics=topics)
+
+
+def failed_fetch(row: Any, error: ErrorCode, version: int) -> Any:
+    """In place of the answer for one group, which was ready."""
+    if version >= TOP_LEVEL_ERROR_VERSION:
+        return _FetchGroup(group_id=row.group_id, error_code=error)
+    topics = [
+        _FetchTopics(name=t.name, partitions=[_no_offset(p.partition_index, error) for p in t.partitions])
+        for t in row.topics
+    ]
+    return _FetchGroup(group_id=row.group_id, topics=topics)
 
 
 def flatten_fetch(group: Any) -> OffsetFetchResponse:
@@ -351,14 +339,13 @@ def _no_offset(index: int, error: ErrorCode) -> Any:
 # ---- OffsetDelete
 
 
-def delete(context: Context, request: GroupRequest, partition: int) -> None:
+def delete(context: Context, request: Request) -> Decision | None:
     message = request.message
     group = context.groups.get(message.group_id)
-    error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else states.OFFSET_DELETE[group.state]
-    if error is ErrorCode.NON_EMPTY_GROUP and group is not None and group.uses_consumer_protocol:
-        error = NONE
+    error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_error()
     if error or group is None:
-        return context.reply(request, OffsetDeleteResponse(error_code=error))
+        context.reply(request, OffsetDeleteResponse(error_code=error))
+        return None
     changes: list[Change] = []
     refused, answered = [], []
     for topic in message.topics:
@@ -380,11 +367,9 @@ def delete(context: Context, request: GroupRequest, partition: int) -> None:
             for index in wanted
             if index in committed or group.is_unstable(topic.name, index)
         ]
-    response = OffsetDeleteResponse(topics=_merge(refused, answered))
-    if not changes:
-        return context.reply(request, response)
+    context.reply(request, OffsetDeleteResponse(topics=_merge(refused, answered)))
     removed(context, group, changes, CauseKind.OFFSETS_DELETED)
-    context.append(partition, changes, ReplyStored(request, response))
+    return context.decide(changes, divisible=True) if changes else None
 
 
 def _delete_topic(name: str, partitions: list[int], error: ErrorCode) -> Any:
@@ -393,10 +378,8 @@ def _delete_topic(name: str, partitions: list[int], error: ErrorCode) -> Any:
     )
 
 
-def failed(response: Any, error: ErrorCode) -> Any:
-    """What a commit or a delete answers when its records could not be stored; strangers stay strangers."""
-    if isinstance(response, OffsetDeleteResponse):
-        return OffsetDeleteResponse(error_code=error)
+def failed_commit(response: Any, error: ErrorCode) -> OffsetCommitResponse:
+    """What a commit answers when its records could not be stored; strangers stay strangers."""
     strangers = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
     return OffsetCommitResponse(
         topics=[
@@ -411,6 +394,6 @@ def failed(response: Any, error: ErrorCode) -> Any:
                     for p in topic.partitions
                 ],
             )
-            for topic in response.topics
+            for topic in plain(response).topics
         ]
     )

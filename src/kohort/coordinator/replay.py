@@ -1,11 +1,21 @@
-"""Replay: the only writer of hard state, live and at load. It decides nothing and answers nobody.
+"""The groups of one shard as the log tells them: the only writer of hard state, live and at load. It answers nobody.
 
-A shard is one partition of `__consumer_offsets`. While it loads, records are kept by key, the last one winning, and
-only what is left is decoded and applied; so a log full of overwritten commits loads as fast as it can be read.
+While a shard loads, records are kept by key, the last one winning, and only what is left is decoded and applied; so a
+log full of overwritten commits loads as fast as it can be read.
 """
 
-from kohort.coordinator.classic.group import Group
-from kohort.coordinator.classic.states import DEAD
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kohort.coordinator import events, expiry
+from kohort.coordinator.causes import Cause, CauseKind
+from kohort.coordinator.classic import life
+from kohort.coordinator.classic.group import ClassicGroup
+from kohort.coordinator.context import Context, CoordinatorConfig, Topics
+from kohort.coordinator.effects import Decision, Effects
+from kohort.coordinator.group import Group
 from kohort.coordinator.records import (
     Change,
     GroupMetadata,
@@ -14,118 +24,151 @@ from kohort.coordinator.records import (
     UnknownRecord,
     decode,
 )
+from kohort.coordinator.timers import Deadline, TimerKind, TimerQueue
+from kohort.protocol.errors import ErrorCode
 
+LARGEST_KEY = 34_000  # of a commit, with what comes to its value beside the metadata
 PartitionOfGroup = tuple[str, str, int]
 
 
-class Shard:
-    """One partition: its groups (shared with the coordinator once loaded) and its open transactions."""
+class ShardGroups(Context):
+    """`shard.State` for groups: what runtime.py asks of them."""
 
-    __slots__ = (
-        "epoch",
-        "groups",
-        "is_loading",
-        "latest",
-        "partition",
-        "pending",
-        "records_read",
-        "restoring",
-        "skipped",
-    )
+    __slots__ = ("_expiry", "_latest", "_pending", "_restoring", "_stories", "skipped")
 
-    def __init__(self, partition: int, epoch: int, groups: dict[str, Group]) -> None:
-        self.partition = partition
-        self.epoch = epoch
-        self.groups = groups
-        self.is_loading = False
-        self.latest: dict[bytes, tuple[bytes, int]] | None = None  # while loading: key -> value, offset of the record
-        self.restoring: list[Group] | None = None  # groups whose soft state is yet to be made from what was read
-        self.pending: dict[int, dict[PartitionOfGroup, OffsetAndMetadata]] = {}  # by producer id
-        self.records_read = 0
+    def __init__(
+        self,
+        partition: int,
+        config: CoordinatorConfig,
+        topics: Topics,
+        new_uuid: Callable[[], str],
+        timers: TimerQueue,
+        effects: Effects,
+        previous: ShardGroups | None = None,
+    ) -> None:
+        super().__init__(partition, config, topics, new_uuid, timers, effects)
+        self._latest: dict[bytes, tuple[bytes, int]] | None = {}  # while loading: key -> value, offset of the record
+        self._restoring: list[Group] | None = None  # groups whose soft state is yet to be made from what was read
+        self._pending: dict[int, dict[PartitionOfGroup, OffsetAndMetadata]] = {}  # by producer id
+        self._expiry = Deadline(TimerKind.EXPIRE_OFFSETS, "")
         self.skipped: dict[str, int] = {}  # why -> how many records
+        # What happened to a group is no state of it, and is told on after its shard was loaded again.
+        self._stories = {} if previous is None else previous._stories
 
     # ---- loading
 
-    def start_loading(self) -> None:
-        self.is_loading = True
-        self.latest = {}
-
-    def read(self, key: bytes, value: bytes | None, now_ms: int, offset: int, producer_id: int) -> None:
-        self.records_read += 1
-        latest = self.latest
+    def read(self, key: bytes, value: bytes | None, offset: int, producer_id: int = -1) -> None:
+        latest = self._latest
         if latest is None or producer_id >= 0:
             # Transactions depend on the order of the log: from the first one on, every record is applied as it comes.
-            self.settle(now_ms)
-            self.apply_bytes(key, value, now_ms, offset, producer_id)
+            self._apply_latest(None)
+            self._apply_bytes(key, value, offset, producer_id)
         elif value is None:
             latest.pop(key, None)
         else:
             latest[key] = (value, offset)
 
-    def settle(self, now_ms: int) -> None:
-        """Applies the records that are left."""
-        self.finish(now_ms, None, restore=False)
+    def read_marker(self, producer_id: int, committed: bool) -> None:
+        self._apply_latest(None)
+        self._end_transaction(producer_id, committed)
 
-    def finish(self, now_ms: int, limit: int | None = None, restore: bool = True) -> bool:
-        """Applies what is left of the records, then restores the groups, `limit` of them at most; True when done."""
-        steps = 0
-        latest = self.latest
-        while latest:
-            if limit is not None and steps >= limit:
+    def settle(self, limit: int) -> bool:
+        left = self._apply_latest(limit)
+        if left <= 0:
+            return False
+        if self._restoring is None:
+            self._restoring = list(self.groups.values())
+        while self._restoring:
+            if left <= 0:
                 return False
-            steps += 1
-            key, (value, offset) = latest.popitem()
-            self.apply_bytes(key, value, now_ms, offset)
-        self.latest = None
-        if not restore:
-            return True
-        if self.restoring is None:
-            self.restoring = [group for group in self.groups.values() if group.stored is not None]
-        while self.restoring:
-            if limit is not None and steps >= limit:
-                return False
-            steps += 1
-            self.restoring.pop().restore()
+            left -= 1
+            self._restoring.pop().restore()
         return True
+
+    def _apply_latest(self, limit: int | None) -> int:
+        """Applies the records that are left, `limit` of them at most; how many more it might."""
+        latest = self._latest
+        left = limit if limit is not None else len(latest or ()) + 1
+        while latest and left:
+            left -= 1
+            key, (value, offset) = latest.popitem()
+            self._apply_bytes(key, value, offset, -1)
+        if not latest:
+            self._latest = None
+        return left
+
+    def loaded(self, max_append_bytes: int) -> list[Decision]:
+        self.max_append_bytes = max_append_bytes
+        self.safe_commits = max_append_bytes // (LARGEST_KEY + 3 * self.config.offset_metadata_max_bytes)
+        decisions = []
+        for group in self.groups.values():
+            group.story = self._stories.pop(group.group_id, group.story)
+            if isinstance(group, ClassicGroup) and (decision := life.loaded(self, group)) is not None:
+                decisions.append(decision)
+        self._stories.clear()
+        self.timers.set(self._expiry, self.now_ms + self.config.offsets_retention_check_interval_ms)
+        return decisions
+
+    def close(self, error: ErrorCode, *, moved: bool) -> None:
+        cause = Cause(CauseKind.MOVED) if moved else Cause(CauseKind.GROUP_NOT_STORED, error=error.name)
+        groups, self.groups = self.groups, {}
+        for group in groups.values():
+            if isinstance(group, ClassicGroup):
+                life.close(self, group, error, cause)
+            self.event(group, events.GroupUnloaded, cause=cause)
+            self._stories[group.group_id] = group.story
+
+    # ---- time and the log
+
+    def due(self, deadline: Deadline) -> Decision | None:
+        if deadline is self._expiry:
+            self.timers.set(self._expiry, self.now_ms + self.config.offsets_retention_check_interval_ms)
+            return expiry.expire(self)
+        group = self.groups.get(deadline.group_id)
+        return life.due(self, group, deadline) if isinstance(group, ClassicGroup) else None
+
+    def stored(self, then: Any, error: ErrorCode) -> Decision | None:
+        decision: Decision | None = then.stored(self, error)
+        return decision
 
     # ---- changes
 
-    def apply(self, change: Change, now_ms: int, offset: int = -1, producer_id: int = -1) -> None:
-        if isinstance(change, OffsetCommit):
-            if producer_id >= 0:
-                self._apply_transactional(change, now_ms, offset, producer_id)
+    def apply(self, changes: Sequence[Change], offset: int) -> None:
+        apply_offset = self._apply_offset
+        for change in changes:
+            if type(change) is OffsetCommit:
+                apply_offset(change, offset)
             else:
-                self.apply_offset(change, now_ms, offset)
-        else:
-            self._apply_group(change, now_ms)
+                self._apply_group(change)
+            offset += 1
 
-    def apply_bytes(
-        self, key: bytes, value: bytes | None, now_ms: int, offset: int = -1, producer_id: int = -1
-    ) -> None:
+    def _apply_bytes(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
         try:
             change = decode(key, value)
         except UnknownRecord as unknown:
             why = str(unknown)
             self.skipped[why] = self.skipped.get(why, 0) + 1
             return
-        if producer_id < 0 and type(change) is OffsetCommit:
-            self.apply_offset(change, now_ms, offset)
+        if type(change) is not OffsetCommit:
+            self._apply_group(change)
+        elif producer_id < 0:
+            self._apply_offset(change, offset)
         else:
-            self.apply(change, now_ms, offset, producer_id)
+            self._apply_transactional(change, offset, producer_id)
 
-    def _group(self, group_id: str, now_ms: int) -> Group:
+    def _group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(group_id, self.partition, now_ms)
+            group = self.groups[group_id] = ClassicGroup(group_id, self.now_ms)
         return group
 
-    def apply_offset(self, change: OffsetCommit, now_ms: int, offset: int) -> None:
+    def _apply_offset(self, change: OffsetCommit, offset: int) -> None:
         value = change.value
         if value is None:
             return self._forget_offset(change)
         group = self.groups.get(change.group_id)
         if group is None:
-            group = self._group(change.group_id, now_ms)
+            group = self._group(change.group_id)
         value.record_offset = offset
         committed = group.offsets.get(change.topic)
         if committed is None:
@@ -144,24 +187,24 @@ class Shard:
         open_transactions = group.open_transactions
         if open_transactions is not None:
             for producer_id in open_transactions.pop((change.topic, change.partition), ()):
-                self.pending.get(producer_id, {}).pop((change.group_id, change.topic, change.partition), None)
+                self._pending.get(producer_id, {}).pop((change.group_id, change.topic, change.partition), None)
             group.open_transactions = open_transactions or None
 
-    def _apply_transactional(self, change: OffsetCommit, now_ms: int, offset: int, producer_id: int) -> None:
+    def _apply_transactional(self, change: OffsetCommit, offset: int, producer_id: int) -> None:
         value = change.value
         if value is None:
             return self._forget_offset(change)
         value.record_offset = offset
-        group = self._group(change.group_id, now_ms)
+        group = self._group(change.group_id)
         where = (change.group_id, change.topic, change.partition)
-        self.pending.setdefault(producer_id, {})[where] = value
+        self._pending.setdefault(producer_id, {})[where] = value
         if group.open_transactions is None:
             group.open_transactions = {}
         group.open_transactions.setdefault((change.topic, change.partition), set()).add(producer_id)
 
-    def end_transaction(self, producer_id: int, committed: bool, now_ms: int) -> None:
-        for (group_id, topic, partition), value in self.pending.pop(producer_id, {}).items():
-            group = self._group(group_id, now_ms)
+    def _end_transaction(self, producer_id: int, committed: bool) -> None:
+        for (group_id, topic, partition), value in self._pending.pop(producer_id, {}).items():
+            group = self._group(group_id)
             open_transactions = group.open_transactions
             if open_transactions is not None:
                 producers = open_transactions.get((topic, partition), set())
@@ -174,15 +217,18 @@ class Shard:
             if committed and (existing is None or value.record_offset > existing.record_offset):
                 group.offsets.setdefault(topic, {})[partition] = value
 
-    def _apply_group(self, change: GroupMetadata, now_ms: int) -> None:
+    def _apply_group(self, change: GroupMetadata) -> None:
         if change.value is not None:
-            self._group(change.group_id, now_ms).stored = change.value
+            group = self._group(change.group_id)
+            assert isinstance(group, ClassicGroup)
+            group.stored = change.value
             return
-        group = self.groups.get(change.group_id)
-        if group is None:
+        removed = self.groups.get(change.group_id)
+        if removed is None:
             return
-        group.stored = None
-        if group.offsets or group.open_transactions:
-            return  # commits that came after the decision to remove it: it lives on as a simple group
+        assert isinstance(removed, ClassicGroup)
+        removed.stored = None
+        if removed.offsets or removed.open_transactions:
+            return  # commits that came later in the log: it lives on as a simple group
         del self.groups[change.group_id]
-        group.transition_to(DEAD, now_ms)
+        removed.end(self.now_ms)

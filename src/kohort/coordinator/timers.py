@@ -4,9 +4,12 @@ A deadline owns at most one live heap entry. Moving it later only writes a field
 and goes back to where it now belongs. So a heartbeat costs one store, and only a move to earlier leaves a stale entry.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from enum import Enum
 from heapq import heappop, heappush
+from typing import Any
 
 
 class TimerKind(Enum):
@@ -40,11 +43,21 @@ class Deadline:
 
 
 class TimerQueue:
-    __slots__ = ("_heap", "_sequence")
+    """The deadlines of one owner; `wakes` is told when the first of them becomes earlier."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_heap", "_sequence", "_wakes", "owner", "wake_ms")
+
+    def __init__(self, owner: Any = None, wakes: Wakes | None = None) -> None:
         self._heap: list[tuple[int, int, Deadline]] = []
         self._sequence = 0
+        self.owner = owner
+        self._wakes = wakes
+        self.wake_ms: int | None = None  # the entry among the wakes that counts
+
+    def close(self) -> None:
+        """Nothing of it will ever be due."""
+        self._heap.clear()
+        self._wakes = self.wake_ms = None
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -59,6 +72,8 @@ class TimerQueue:
         deadline.entry_ms = at_ms
         self._sequence += 1
         heappush(self._heap, (at_ms, self._sequence, deadline))
+        if self._wakes is not None and (self.wake_ms is None or at_ms < self.wake_ms):
+            self._wakes.set(self, at_ms)
 
     def due(self, now_ms: int) -> Iterator[Deadline]:
         """Each deadline that has passed, once, in the order of time, also those set meanwhile."""
@@ -87,4 +102,42 @@ class TimerQueue:
             heappop(heap)
             if deadline.entry_ms == entry_ms:
                 deadline.entry_ms = None
+        return None
+
+
+class Wakes:
+    """Many queues, each with owner and life of its own: when the first of them has something due."""
+
+    __slots__ = ("_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, TimerQueue]] = []
+        self._sequence = 0
+
+    def set(self, queue: TimerQueue, at_ms: int) -> None:
+        queue.wake_ms = at_ms
+        self._sequence += 1
+        heappush(self._heap, (at_ms, self._sequence, queue))
+
+    def due(self, now_ms: int) -> Iterator[TimerQueue]:
+        """Each queue with an entry that has passed, once; whoever takes one goes on until nothing in it is due."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            wake_ms, _, queue = heappop(heap)
+            if queue.wake_ms != wake_ms:
+                continue
+            queue.wake_ms = None
+            yield queue
+            at_ms = queue.next()
+            if at_ms is not None and (queue.wake_ms is None or at_ms < queue.wake_ms):
+                self.set(queue, at_ms)
+
+    def next(self) -> int | None:
+        """Not later than the next deadline of any queue."""
+        heap = self._heap
+        while heap:
+            wake_ms, _, queue = heap[0]
+            if queue.wake_ms == wake_ms:
+                return wake_ms
+            heappop(heap)
         return None

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kohort.coordinator.classic.group import Group, Member, protocols_of, subscription_topics
+from kohort.coordinator.classic.group import ClassicGroup, subscription_topics
+from kohort.coordinator.classic.member import Member, protocols_of
 from kohort.coordinator.classic.states import PREPARING_REBALANCE
 from kohort.coordinator.timers import Deadline, TimerKind
 from kohort.protocol.errors import ErrorCode
@@ -14,8 +15,8 @@ def member(name: str, *protocols: str, instance: str | None = None) -> Member:
     return Member(name, instance, "c", "/h", 60_000, 10_000, chosen, Deadline(TimerKind.DELAYED_HEARTBEAT, "g", name))
 
 
-def group_of(*members: Member) -> Group:
-    group = Group("g", 0, 0)
+def group_of(*members: Member) -> ClassicGroup:
+    group = ClassicGroup("g", 0)
     for m in members:
         group.add(m, protocol_type="consumer")
     group.state = PREPARING_REBALANCE

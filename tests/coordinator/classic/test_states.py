@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.world import World
 from kohort.coordinator.classic import states
-from kohort.coordinator.classic.group import Group
+from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -33,7 +33,7 @@ PREVIOUS = {
 
 @pytest.mark.parametrize(("start", "end"), list(itertools.product(GroupState, GroupState)))
 def test_a_transition_is_legal_or_raises(start: GroupState, end: GroupState) -> None:
-    group = Group("g", 0, 0)
+    group = ClassicGroup("g", 0)
     group.state = start
     if start in PREVIOUS[end]:
         group.transition_to(end, 5)

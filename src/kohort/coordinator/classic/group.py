@@ -1,6 +1,6 @@
-"""A classic group and its members: their data, the questions one can ask of them, and the one writer of the state.
+"""A classic group: its data, the questions one can ask of it, and the one writer of its state.
 
-Hard state is what the log says: only `replay` writes it. Soft state is what is under way (a rebalance, parked requests,
+Hard state is what the log says: only replay.py writes it. Soft state is what is under way (a rebalance, parked requests,
 timers): it dies with the coordinator, and a group read back from the log starts from its last stored generation.
 """
 
@@ -9,7 +9,10 @@ from struct import unpack_from
 from sys import intern
 from typing import Any
 
-from kohort.coordinator.causes import Cause, Who
+from kohort.coordinator import events
+from kohort.coordinator.causes import Cause
+from kohort.coordinator.classic import states
+from kohort.coordinator.classic.member import Member, Protocols
 from kohort.coordinator.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -20,104 +23,15 @@ from kohort.coordinator.classic.states import (
     GroupState,
     IllegalTransition,
 )
-from kohort.coordinator.effects import GroupRequest
-from kohort.coordinator.events import Story
-from kohort.coordinator.records import OffsetAndMetadata, StoredGroup, StoredMember, java_hash
+from kohort.coordinator.context import Context
+from kohort.coordinator.effects import Request
+from kohort.coordinator.group import BY_AGE, Group
+from kohort.coordinator.records import Change, GroupMetadata, StoredGroup, java_hash
 from kohort.coordinator.timers import Deadline, TimerKind
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import DescribeGroupsResponse
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-UNKNOWN_MEMBER_ID = ""
-
-Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata) in the order of the member's preference
-
-
-def protocols_of(request: Any) -> Protocols:
-    """A name given twice counts once, with its first metadata: it must not have two votes."""
-    protocols: dict[str, bytes] = {}
-    for protocol in request.protocols:
-        protocols.setdefault(intern(protocol.name), protocol.metadata)
-    return tuple(protocols.items())
-
-
-class Member:
-    """Kafka's MemberMetadata."""
-
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "heartbeat",
-        "instance_id",
-        "is_new",
-        "member_id",
-        "parked_join",
-        "parked_sync",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        heartbeat: Deadline,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.parked_join: GroupRequest | None = None
-        self.parked_sync: GroupRequest | None = None
-        self.is_new = False  # until its first generation; a new member may time out while it waits in its join
-        self.heartbeat = heartbeat
-
-    @property
-    def has_satisfied_heartbeat(self) -> bool:
-        """Waiting for us is being alive, except for a new member, whose client may be gone without our knowing."""
-        return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
-
-    @property
-    def who(self) -> Who:
-        return Who(self.member_id, self.instance_id, self.client_id, self.client_host)
-
-    def metadata(self, protocol: str | None) -> bytes:
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        raise KeyError(f"member {self.member_id} does not support protocol {protocol}")
-
-    def vote(self, candidates: set[str]) -> str:
-        return next(name for name, _ in self.protocols if name in candidates)
-
-    def to_stored(self, protocol: str | None, assignment: bytes) -> StoredMember:
-        return StoredMember(
-            self.member_id,
-            self.instance_id,
-            self.client_id,
-            self.client_host,
-            self.rebalance_timeout_ms,
-            self.session_timeout_ms,
-            self.metadata(protocol),
-            assignment,
-        )
-
-    def __repr__(self) -> str:
-        return f"Member({self.member_id}, instance={self.instance_id})"
-
-
-HARD_STATE = ("stored", "offsets", "open_transactions")
 SOFT_STATE = (
     "state",
     "previous_state",
@@ -142,22 +56,19 @@ UNDER_WAY = (
     "initial_remaining_ms",
     "rebalance_started_ms",
     "rebalance_cause",
-    "deleting",
-    "story",
 )
 
 
-class Group:
-    """Kafka's GroupMetadata."""
+class ClassicGroup(Group):
+    """Kafka's GroupMetadata. Beside the offsets its hard state is `stored`: the last generation that is in the log."""
 
-    __slots__ = ("group_id", "partition", *HARD_STATE, *SOFT_STATE, *UNDER_WAY)
+    __slots__ = ("stored", *SOFT_STATE, *UNDER_WAY)
 
-    def __init__(self, group_id: str, partition: int, now_ms: int) -> None:
-        self.group_id = group_id
-        self.partition = partition
+    type = "classic"
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        super().__init__(group_id)
         self.stored: StoredGroup | None = None
-        self.offsets: dict[str, dict[int, OffsetAndMetadata]] = {}
-        self.open_transactions: dict[tuple[str, int], set[int]] | None = None  # producer ids per partition
         self.state = EMPTY
         self.previous_state = DEAD
         self.state_timestamp_ms = now_ms
@@ -179,8 +90,6 @@ class Group:
         self.initial_remaining_ms = 0
         self.rebalance_started_ms: int | None = None
         self.rebalance_cause: Cause | None = None
-        self.deleting = False  # its tombstone is on the way to the log
-        self.story = Story()
 
     # ---- the state
 
@@ -191,13 +100,29 @@ class Group:
         self.state = state
         self.state_timestamp_ms = now_ms
 
+    def move(self, context: Context, state: GroupState, cause: Cause) -> None:
+        self.transition_to(state, context.now_ms)
+        self.moved(context, cause)
+
+    def moved(self, context: Context, cause: Cause) -> None:
+        was, now = self.previous_state.value, self.state.value
+        context.event(self, events.StateChanged, from_state=was, to_state=now, cause=cause)
+
+    def end(self, now_ms: int) -> None:
+        """Nothing is left of it: no timer of it may find a later group of the same name."""
+        for deadline in (self.join_timer, self.sync_timer, *self.pending_members.values()):
+            deadline.cancel()
+        for member in self.members.values():
+            member.heartbeat.cancel()
+        self.transition_to(DEAD, now_ms)
+
     @property
     def can_rebalance(self) -> bool:
         return PREPARING_REBALANCE in TRANSITIONS[self.state]
 
     # ---- members
 
-    def add(self, member: Member, parked: GroupRequest | None = None, protocol_type: str | None = None) -> None:
+    def add(self, member: Member, parked: Request | None = None, protocol_type: str | None = None) -> None:
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members, member.instance_id
             self.static_members[member.instance_id] = member.member_id
@@ -328,10 +253,6 @@ class Group:
     def is_subscribed(self, topic: str) -> bool:
         return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
 
-    def is_unstable(self, topic: str, partition: int) -> bool:
-        """Whether a transaction that has committed an offset of the partition is still open."""
-        return self.open_transactions is not None and (topic, partition) in self.open_transactions
-
     def compute_subscribed_topics(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
@@ -360,6 +281,89 @@ class Group:
         self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
         self.pending_syncs.clear()
 
+    # ---- what any group can be asked
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def protocol_name(self) -> str:
+        return self.protocol_type or ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is EMPTY
+
+    def holder(self, instance_id: str) -> Member | None:
+        return self.members.get(self.static_members.get(instance_id, ""))
+
+    def commit_error(self, context: Context, request: Request) -> ErrorCode:
+        message = request.message
+        generation = message.generation_id_or_member_epoch
+        state = self.state
+        if state is DEAD:
+            return states.COMMIT[DEAD]
+        if generation < 0:
+            if state is EMPTY:
+                return ErrorCode.NONE
+            if not message.member_id and message.group_instance_id is None:
+                return states.COMMIT_SIMPLE[state]
+        if error := self.member_error(message.member_id, message.group_instance_id):
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if state is not COMPLETING_REBALANCE:
+            context.reset_heartbeat(self.members[message.member_id])
+        return states.COMMIT[state]
+
+    def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """As in Kafka: whoever knows the name of a classic group may read its offsets."""
+        return ErrorCode.NONE
+
+    def offset_delete_error(self) -> ErrorCode:
+        error = states.OFFSET_DELETE[self.state]
+        return ErrorCode.NONE if error is ErrorCode.NON_EMPTY_GROUP and self.uses_consumer_protocol else error
+
+    def delete_error(self) -> ErrorCode:
+        return states.DELETE_GROUP[self.state]
+
+    def expires_from(self) -> int | None:
+        """KIP-211: an empty group keeps its offsets for the retention since it became empty; a stable group of consumers
+        loses those of topics it no longer subscribes to, by the age of the commit; a simple group likewise by age.
+        KAFKA-13636: nothing expires in the middle of a rebalance."""
+        if self.protocol_type is None:
+            return BY_AGE
+        if self.state is EMPTY:
+            return BY_AGE if self.state_timestamp_ms == -1 else self.state_timestamp_ms
+        if self.state is STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
+            return BY_AGE
+        return None
+
+    def own_tombstones(self) -> list[Change]:
+        return [GroupMetadata(self.group_id, None)]
+
+    def describe(self) -> Any:
+        stable = self.state is STABLE
+        members = [
+            DescribeGroupsResponse.DescribedGroupMember(
+                member_id=m.member_id,
+                group_instance_id=m.instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                member_metadata=m.metadata(self.protocol) if stable else b"",
+                member_assignment=m.assignment,
+            )
+            for m in self.members.values()
+        ]
+        return DescribeGroupsResponse.DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            protocol_type=self.protocol_type or "",
+            protocol_data=(self.protocol or "") if stable else "",
+            members=members,
+        )
+
     # ---- what is stored
 
     def to_stored(self, assignment: dict[str, bytes]) -> StoredGroup:
@@ -369,7 +373,6 @@ class Group:
         )
 
     def restore(self) -> None:
-        """Starts the soft state from the hard state: after a load, and at no other time."""
         stored = self.stored
         if stored is None:
             return
@@ -396,7 +399,7 @@ class Group:
         self.subscribed_topics = self.compute_subscribed_topics()
 
     def __repr__(self) -> str:
-        return f"Group({self.group_id}, {self.state.value}, generation={self.generation}, members={list(self.members)})"
+        return f"ClassicGroup({self.group_id}, {self.state.value}, generation={self.generation}, members={list(self.members)})"
 
 
 _SUBSCRIPTIONS: dict[frozenset[str], frozenset[str]] = {}

@@ -4,12 +4,14 @@ Kafka parks a join in a purgatory; here it is parked in its member, and the grou
 delayed operation. `try_complete_join` is tryComplete, `complete_join` onComplete, `on_join_timer` onExpiration.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from kohort.coordinator import causes, events
 from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.classic import states
-from kohort.coordinator.classic.group import UNKNOWN_MEMBER_ID, Group, Member, Protocols, protocols_of
+from kohort.coordinator.classic.group import ClassicGroup
+from kohort.coordinator.classic.member import UNKNOWN_MEMBER_ID, Member, Protocols, protocols_of
 from kohort.coordinator.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -18,7 +20,7 @@ from kohort.coordinator.classic.states import (
     STABLE,
 )
 from kohort.coordinator.context import Context
-from kohort.coordinator.effects import GroupCreated, GroupEmptied, GroupRequest, StaticMemberStored
+from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.records import GroupMetadata, StoredGroup
 from kohort.coordinator.subscriptions import gave_back
 from kohort.coordinator.timers import Deadline, TimerKind
@@ -31,31 +33,36 @@ NONE = ErrorCode.NONE
 # ---- the request
 
 
-def join(context: Context, request: GroupRequest, partition: int) -> None:
+def join(context: Context, request: Request) -> Decision | None:
     """The group's partition is led and loaded, the group id and the session timeout are in order."""
     message = request.message
     if request.version == 0:
         message.rebalance_timeout_ms = message.session_timeout_ms  # v0 has no rebalance timeout
     group = context.groups.get(message.group_id)
-    is_new_group = group is None
     if group is None:
         if message.member_id != UNKNOWN_MEMBER_ID:
             return refuse(context, None, request, ErrorCode.UNKNOWN_MEMBER_ID, message.member_id)
-        group = context.groups[message.group_id] = Group(message.group_id, partition, context.now_ms)
-    appended = len(context.effects.appends)
-    if group.deleting:
-        refuse(context, group, request, ErrorCode.COORDINATOR_NOT_AVAILABLE, message.member_id)
-    elif not accepts(context, group, message.member_id):
-        _turn_away(context, group, request)
-    elif message.member_id == UNKNOWN_MEMBER_ID:
-        _join_new(context, group, request)
-    else:
-        _join_existing(context, group, request)
-    if is_new_group and len(context.effects.appends) == appended:
-        _store_new_group(context, group)
+        return _join_new_group(context, request)
+    if not isinstance(group, ClassicGroup):
+        return refuse(context, None, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message.member_id)
+    if not accepts(context, group, message.member_id):
+        return _turn_away(context, group, request)
+    if message.member_id == UNKNOWN_MEMBER_ID:
+        return _join_new(context, group, request)
+    return _join_existing(context, group, request)
 
 
-def accepts(context: Context, group: Group, member_id: str) -> bool:
+def _join_new_group(context: Context, request: Request) -> Decision:
+    """Whatever becomes of the member, the group is in the log from here on; its answer waits for that."""
+    group_id = request.message.group_id
+    group = context.groups[group_id] = ClassicGroup(group_id, context.now_ms)
+    stored = StoredGroup(None, 0, None, None, group.state_timestamp_ms, ())
+    nothing = _join_new(context, group, request)
+    assert nothing is None, "a group without members has nothing else to store"
+    return context.decide([GroupMetadata(group_id, stored)])
+
+
+def accepts(context: Context, group: ClassicGroup, member_id: str) -> bool:
     """group.max.size: always while the group is empty; by those waiting while it prepares; by its members otherwise."""
     limit = context.config.group_max_size
     if group.state is EMPTY or group.state is DEAD:
@@ -66,25 +73,22 @@ def accepts(context: Context, group: Group, member_id: str) -> bool:
     return member is not None or len(group.members) < limit
 
 
-def _turn_away(context: Context, group: Group, request: GroupRequest) -> None:
+def _turn_away(context: Context, group: ClassicGroup, request: Request) -> Decision | None:
+    """The others need not wait for it: where everybody else has joined, the join phase is over."""
     member = group.members.get(request.message.member_id)
     if member is not None:
         answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member.member_id)
         cause = Cause(CauseKind.OVER_MAX_SIZE, (member.who,), limit=context.config.group_max_size)
-        context.member_event(group, events.MemberEvicted, member, cause)
+        context.member_event(group, events.MemberEvicted, member.who, cause)
     else:
         group.remove(request.message.member_id)
     size, limit = len(group.members), context.config.group_max_size
     refuse(context, group, request, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, size=size, limit=limit)
+    return try_complete_join(context, group)
 
 
-def _store_new_group(context: Context, group: Group) -> None:
-    stored = StoredGroup(None, 0, None, None, group.state_timestamp_ms, ())
-    context.append(group.partition, [GroupMetadata(group.group_id, stored)], GroupCreated(group.group_id))
-
-
-def _join_new(context: Context, group: Group, request: GroupRequest) -> None:
+def _join_new(context: Context, group: ClassicGroup, request: Request) -> Decision | None:
     message = request.message
     if error := states.JOIN_NEW[group.state]:
         return refuse(context, group, request, error, UNKNOWN_MEMBER_ID)
@@ -94,14 +98,14 @@ def _join_new(context: Context, group: Group, request: GroupRequest) -> None:
     instance_id = message.group_instance_id
     member_id = f"{request.client_id if instance_id is None else instance_id}-{context.new_uuid()}"
     if instance_id is not None and instance_id in group.static_members:
-        _replace_static(context, group, request, protocols, member_id)
-    elif instance_id is not None or request.version < 4:
-        _add_member(context, group, request, protocols, member_id)
-    else:
-        _assign_member_id(context, group, request, member_id)
+        return _replace_static(context, group, request, protocols, member_id)
+    if instance_id is not None or request.version < 4:
+        return _add_member(context, group, request, protocols, member_id)
+    _assign_member_id(context, group, request, member_id)
+    return None
 
 
-def _assign_member_id(context: Context, group: Group, request: GroupRequest, member_id: str) -> None:
+def _assign_member_id(context: Context, group: ClassicGroup, request: Request, member_id: str) -> None:
     """KIP-394: the id first, so that a client that gives up and retries does not leave ghosts behind."""
     expiry = Deadline(TimerKind.DELAYED_HEARTBEAT, group.group_id, member_id)
     group.pending_members[member_id] = expiry
@@ -116,7 +120,7 @@ def _assign_member_id(context: Context, group: Group, request: GroupRequest, mem
     context.reply(request, join_response(request, ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
-def _join_existing(context: Context, group: Group, request: GroupRequest) -> None:
+def _join_existing(context: Context, group: ClassicGroup, request: Request) -> Decision | None:
     message = request.message
     member_id = message.member_id
     if group.state is DEAD:
@@ -132,36 +136,36 @@ def _join_existing(context: Context, group: Group, request: GroupRequest) -> Non
         return refuse(context, group, request, error, member_id)
     member = group.members[member_id]
     if group.state is PREPARING_REBALANCE:
-        _rejoin(context, group, request, member, protocols, CauseKind.REJOINED)
-    elif group.state is STABLE and group.leader_id == member_id:
+        return _rejoin(context, group, request, member, protocols, CauseKind.REJOINED)
+    if group.state is STABLE and group.leader_id == member_id:
         # It sees what the metadata of the members does not show, such as a topic that has grown.
-        _rejoin(context, group, request, member, protocols, CauseKind.LEADER_REJOINED)
-    elif member.protocols != protocols:
-        _rejoin(context, group, request, member, protocols, CauseKind.METADATA_CHANGED)
-    else:
-        # It lost our answer, or has nothing new to say: the generation stands as it is.
-        leads = group.state is COMPLETING_REBALANCE and group.leader_id == member_id
-        context.reply(request, joined_response(group, request, member_id, with_members=leads))
+        return _rejoin(context, group, request, member, protocols, CauseKind.LEADER_REJOINED)
+    if member.protocols != protocols:
+        return _rejoin(context, group, request, member, protocols, CauseKind.METADATA_CHANGED)
+    # It lost our answer, or has nothing new to say: the generation stands as it is.
+    leads = group.state is COMPLETING_REBALANCE and group.leader_id == member_id
+    context.reply(request, joined_response(group, request, member_id, with_members=leads))
+    return None
 
 
 def _rejoin(
-    context: Context, group: Group, request: GroupRequest, member: Member, protocols: Protocols, kind: CauseKind
-) -> None:
+    context: Context, group: ClassicGroup, request: Request, member: Member, protocols: Protocols, kind: CauseKind
+) -> Decision | None:
     if kind is not CauseKind.REJOINED and group.uses_consumer_protocol and _hands_over(group, member, protocols):
         kind = CauseKind.HANDED_OVER
     cause = Cause(kind, (member.who,), said=causes.said(request.message.reason), state=group.state.value)
-    context.member_event(group, events.MemberRejoined, member, cause)
+    context.member_event(group, events.MemberRejoined, member.who, cause)
     group.update(member, protocols, request.message.rebalance_timeout_ms, request.message.session_timeout_ms)
     park_join(context, group, member, request)
-    rebalance_or_complete_join(context, group, cause)
+    return rebalance_or_complete_join(context, group, cause)
 
 
-def _hands_over(group: Group, member: Member, protocols: Protocols) -> bool:
+def _hands_over(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
     before, now = dict(member.protocols).get(group.protocol or ""), dict(protocols).get(group.protocol or "")
     return before is not None and now is not None and before != now and gave_back(before, now)
 
 
-def _add_member(context: Context, group: Group, request: GroupRequest, protocols: Protocols, member_id: str) -> None:
+def _add_member(context: Context, group: ClassicGroup, request: Request, protocols: Protocols, member_id: str) -> Decision | None:
     message = request.message
     heartbeat = group.pending_members.get(member_id) or Deadline(TimerKind.DELAYED_HEARTBEAT, group.group_id, member_id)
     member = Member(
@@ -181,82 +185,60 @@ def _add_member(context: Context, group: Group, request: GroupRequest, protocols
     # Its client cannot send heartbeats yet and may be gone without our knowing, so the wait itself has a limit.
     context.reset_heartbeat(member, context.config.new_member_join_timeout_ms)
     cause = Cause(CauseKind.JOINED, (member.who,), said=causes.said(message.reason))
-    context.member_event(group, events.MemberJoined, member, cause)
-    rebalance_or_complete_join(context, group, cause)
+    context.member_event(group, events.MemberJoined, member.who, cause)
+    return rebalance_or_complete_join(context, group, cause)
 
 
 # ---- static members (KIP-345)
 
 
 def _replace_static(
-    context: Context, group: Group, request: GroupRequest, protocols: Protocols, new_member_id: str
-) -> None:
+    context: Context, group: ClassicGroup, request: Request, protocols: Protocols, new_member_id: str
+) -> Decision | None:
     message = request.message
-    old_id = group.static_members[message.group_instance_id]
-    old = group.members[old_id]
-    then = StaticMemberStored(
-        group.group_id,
-        message.group_instance_id,
-        old_id,
-        new_member_id,
-        group.leader_id,
-        old.protocols,
-        old.rebalance_timeout_ms,
-        old.session_timeout_ms,
-        request.version,
-    )
-    answer_parked(context, group, old, ErrorCode.FENCED_INSTANCE_ID, old_id)
+    old_id, old_leader_id = group.static_members[message.group_instance_id], group.leader_id
+    answer_parked(context, group, group.members[old_id], ErrorCode.FENCED_INSTANCE_ID, old_id)
     member = group.replace_static(message.group_instance_id, old_id, new_member_id)
     context.reset_heartbeat(member)
     group.update(member, protocols, message.rebalance_timeout_ms, message.session_timeout_ms)
-    park_join(context, group, member, request)
     cause = Cause(CauseKind.REPLACED, (member.who,), said=causes.said(message.reason))
-    context.member_event(group, events.MemberReplaced, member, cause, replaced_member_id=old_id)
+    context.member_event(group, events.MemberReplaced, member.who, cause, replaced_member_id=old_id)
     if group.state is STABLE and group.select_protocol() == group.protocol:
         assignment = {m.member_id: m.assignment for m in group.members.values()}
-        context.append(group.partition, [GroupMetadata(group.group_id, group.to_stored(assignment))], then)
-    elif group.state is STABLE or group.state is COMPLETING_REBALANCE:
+        decision = context.decide([GroupMetadata(group.group_id, group.to_stored(assignment))])
+        if context.fits(decision):
+            context.reply(request, _replaced_response(group, request, new_member_id, old_leader_id))
+            return decision
+    park_join(context, group, member, request)
+    if group.state is STABLE or group.state is COMPLETING_REBALANCE:
         # Either the vote changes, or the leader may have been told the old id already.
-        prepare_rebalance(context, group, cause)
-    else:
-        try_complete_join(context, group)
+        return prepare_rebalance(context, group, cause)
+    return try_complete_join(context, group)
 
 
-def static_member_stored(context: Context, then: StaticMemberStored, error: ErrorCode) -> None:
-    group = context.groups.get(then.group_id)
-    member = group.members.get(then.new_member_id) if group is not None else None
-    if group is None or member is None or member.parked_join is None or group.state is not STABLE:
-        return  # overtaken: left, replaced again, or waiting in the rebalance that began meanwhile
-    request = member.parked_join
-    unpark_join(group, member)
-    if error:
-        group.update(member, then.old_protocols, then.old_rebalance_timeout_ms, then.old_session_timeout_ms)
-        restored = group.replace_static(then.instance_id, then.new_member_id, then.old_member_id)
-        context.reset_heartbeat(restored)
-        response = joined_response(group, request, UNKNOWN_MEMBER_ID, leader_id=then.old_leader_id)
-        response.error_code = error
-    elif then.version >= 9:
-        # KIP-814: a leader that comes back learns the members but keeps the assignment.
-        leads = group.leader_id == then.new_member_id
-        response = joined_response(group, request, then.new_member_id, with_members=leads)
-        response.skip_assignment = leads
-    else:
+def _replaced_response(
+    group: ClassicGroup, request: Request, member_id: str, old_leader_id: str | None
+) -> JoinGroupResponse:
+    if request.version < 9:
         # Told the old leader's id, an older client does not take itself for the leader and does not assign.
-        response = joined_response(group, request, then.new_member_id, leader_id=then.old_leader_id)
-    context.reply(request, response)
+        return joined_response(group, request, member_id, leader_id=old_leader_id)
+    # KIP-814: a leader that comes back learns the members but keeps the assignment.
+    leads = group.leader_id == member_id
+    response = joined_response(group, request, member_id, with_members=leads)
+    response.skip_assignment = leads
+    return response
 
 
 # ---- the join phase
 
 
-def rebalance_or_complete_join(context: Context, group: Group, cause: Cause) -> None:
+def rebalance_or_complete_join(context: Context, group: ClassicGroup, cause: Cause) -> Decision | None:
     if group.can_rebalance:
-        prepare_rebalance(context, group, cause)
-    else:
-        try_complete_join(context, group)
+        return prepare_rebalance(context, group, cause)
+    return try_complete_join(context, group)
 
 
-def prepare_rebalance(context: Context, group: Group, cause: Cause) -> None:
+def prepare_rebalance(context: Context, group: ClassicGroup, cause: Cause) -> Decision | None:
     if group.state is COMPLETING_REBALANCE:
         reset_assignment(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
@@ -271,21 +253,22 @@ def prepare_rebalance(context: Context, group: Group, cause: Cause) -> None:
         rebalance_timeout_ms=group.rebalance_timeout_ms,
         cause=cause,
     )
-    context.transition(group, PREPARING_REBALANCE, cause)
+    group.move(context, PREPARING_REBALANCE, cause)
     if initial:
         _start_initial_delayed_join(context, group)
     elif group.has_all_members_joined:
-        complete_join(context, group)
+        return complete_join(context, group)
     else:
         _start_delayed_join(context, group)
+    return None
 
 
-def _start_delayed_join(context: Context, group: Group) -> None:
+def _start_delayed_join(context: Context, group: ClassicGroup) -> None:
     group.join_timer.kind = TimerKind.DELAYED_JOIN
     context.timers.set(group.join_timer, context.now_ms + group.rebalance_timeout_ms)
 
 
-def _start_initial_delayed_join(context: Context, group: Group) -> None:
+def _start_initial_delayed_join(context: Context, group: ClassicGroup) -> None:
     """Never completes early: it gives the other members of a starting application time to arrive."""
     delay_ms = context.config.group_initial_rebalance_delay_ms
     group.initial_delay_ms = delay_ms
@@ -294,42 +277,45 @@ def _start_initial_delayed_join(context: Context, group: Group) -> None:
     context.timers.set(group.join_timer, context.now_ms + delay_ms)
 
 
-def on_join_timer(context: Context, group: Group, kind: TimerKind) -> None:
+def on_join_timer(context: Context, group: ClassicGroup, kind: TimerKind) -> Decision | None:
     if kind is TimerKind.INITIAL_DELAYED_JOIN and group.new_member_added and group.initial_remaining_ms:
         group.new_member_added = False
         delay_ms = min(context.config.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = delay_ms
         context.timers.set(group.join_timer, context.now_ms + delay_ms)
-    else:
-        complete_join(context, group)
+        return None
+    return complete_join(context, group)
 
 
-def try_complete_join(context: Context, group: Group) -> None:
+def try_complete_join(context: Context, group: ClassicGroup) -> Decision | None:
+    """Not the first rebalance of an empty group: InitialDelayedJoin never ends early."""
     if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY and group.has_all_members_joined:
-        complete_join(context, group)
+        return complete_join(context, group)
+    return None
 
 
-def complete_join(context: Context, group: Group) -> None:
+def complete_join(context: Context, group: ClassicGroup) -> Decision | None:
     group.join_timer.cancel()
     if missing := [m for m in group.members.values() if m.parked_join is None and m.instance_id is None]:
         timeout_ms = group.rebalance_timeout_ms
         for member in missing:
             group.remove(member.member_id)
             cause = Cause(CauseKind.DID_NOT_REJOIN, (member.who,), timeout_ms=timeout_ms)
-            context.member_event(group, events.MemberEvicted, member, cause)
+            context.member_event(group, events.MemberEvicted, member.who, cause)
     leader_id = group.leader_id
     if not group.elect_joined_leader() and group.members:
         # Only static members are left and none of them came: their sessions decide, and we look again later.
-        return _start_delayed_join(context, group)
+        _start_delayed_join(context, group)
+        return None
     if group.leader_id is not None and group.leader_id != leader_id:
-        leader = group.members[group.leader_id]
+        leader = group.members[group.leader_id].who
         context.member_event(group, events.LeaderElected, leader, Cause(CauseKind.LEADER_LATE, (Who(leader_id or ""),)))
     group.new_member_added = False
     group.next_generation(context.now_ms)
     if group.state is EMPTY:
         return _store_empty_group(context, group)
-    context.state_changed(group, Cause(CauseKind.MEMBERS_JOINED, size=len(group.members)))
+    group.moved(context, Cause(CauseKind.MEMBERS_JOINED, size=len(group.members)))
     context.event(
         group,
         events.GenerationStarted,
@@ -340,9 +326,10 @@ def complete_join(context: Context, group: Group) -> None:
         cause=group.rebalance_cause,
     )
     _answer_joins(context, group)
+    return None
 
 
-def _answer_joins(context: Context, group: Group) -> None:
+def _answer_joins(context: Context, group: ClassicGroup) -> None:
     for member in group.members.values():
         request = member.parked_join
         if request is not None:
@@ -355,38 +342,31 @@ def _answer_joins(context: Context, group: Group) -> None:
     context.timers.set(group.sync_timer, context.now_ms + group.rebalance_timeout_ms)
 
 
-def _store_empty_group(context: Context, group: Group) -> None:
-    context.state_changed(group, Cause(CauseKind.ALL_LEFT))
+def _store_empty_group(context: Context, group: ClassicGroup) -> Decision:
+    group.moved(context, Cause(CauseKind.ALL_LEFT))
     group.rebalance_started_ms = group.rebalance_cause = None
     stored = group.to_stored({})
-    context.append(
-        group.partition, [GroupMetadata(group.group_id, stored)], GroupEmptied(group.group_id, group.generation)
-    )
+    return context.decide_when_stored(GroupMetadata(group.group_id, stored), GroupEmptied(group, stored))
 
 
-def group_created(context: Context, then: GroupCreated, error: ErrorCode) -> None:
-    """Without its first record the group never was; those who already wait in it are told so."""
-    if not error:
-        return
-    group = context.groups.get(then.group_id)
-    if group is None or group.stored is not None:
-        return
-    for member in list(group.members.values()):
-        answer_parked(context, group, member, error)
-        group.remove(member.member_id)
-    for member_id in list(group.pending_members):
-        group.remove(member_id)
-    group.join_timer.cancel()
-    group.sync_timer.cancel()
-    context.transition(group, DEAD, Cause(CauseKind.GROUP_NOT_STORED, error=error.name))
-    if not group.offsets:
-        del context.groups[then.group_id]
+@dataclass(slots=True)
+class GroupEmptied:
+    """The record of a generation without members. Where it is lost the group is empty all the same; after a crash the
+    generation before it comes back, and its members time out."""
+
+    group: ClassicGroup
+    stored_group: StoredGroup
+
+    def stored(self, context: Context, error: ErrorCode) -> Decision | None:
+        if not error and context.groups.get(self.group.group_id) is self.group:
+            self.group.stored = self.stored_group
+        return None
 
 
 # ---- parked requests
 
 
-def park_join(context: Context, group: Group, member: Member, request: GroupRequest) -> None:
+def park_join(context: Context, group: ClassicGroup, member: Member, request: Request) -> None:
     """Kafka forgets a join that the same member repeats from another connection; here nobody waits for ever."""
     if member.parked_join is not None:
         old = member.parked_join
@@ -396,13 +376,13 @@ def park_join(context: Context, group: Group, member: Member, request: GroupRequ
     member.parked_join = request
 
 
-def unpark_join(group: Group, member: Member) -> None:
+def unpark_join(group: ClassicGroup, member: Member) -> None:
     member.parked_join = None
     group.awaiting_join -= 1
 
 
 def answer_parked(
-    context: Context, group: Group, member: Member, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID
+    context: Context, group: ClassicGroup, member: Member, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID
 ) -> None:
     """A member that goes away gets its parked requests answered (Kafka leaves a parked sync without an answer)."""
     if member.parked_join is not None:
@@ -413,7 +393,7 @@ def answer_parked(
         member.parked_sync = None
 
 
-def reset_assignment(context: Context, group: Group, error: ErrorCode) -> None:
+def reset_assignment(context: Context, group: ClassicGroup, error: ErrorCode) -> None:
     """The assignment under way is void: whoever waits for it has to rejoin."""
     for member in group.members.values():
         member.assignment = b""
@@ -427,22 +407,23 @@ def reset_assignment(context: Context, group: Group, error: ErrorCode) -> None:
 
 
 def refuse(
-    context: Context, group: Group | None, request: GroupRequest, error: ErrorCode, member_id: str, **data: Any
-) -> None:
+    context: Context, group: ClassicGroup | None, request: Request, error: ErrorCode, member_id: str, **data: Any
+) -> Decision | None:
     if group is not None:
         context.refused(group, request, events.JoinRefused, error, **data)
     context.reply(request, join_response(request, error, member_id))
+    return None
 
 
-def join_response(request: GroupRequest, error: ErrorCode, member_id: str) -> JoinGroupResponse:
+def join_response(request: Request, error: ErrorCode, member_id: str) -> JoinGroupResponse:
     response = JoinGroupResponse(error_code=error, member_id=member_id)
     response.protocol_name = "" if request.version < 7 else None
     return response
 
 
 def joined_response(
-    group: Group,
-    request: GroupRequest,
+    group: ClassicGroup,
+    request: Request,
     member_id: str,
     *,
     with_members: bool = False,
@@ -468,5 +449,5 @@ def joined_response(
     )
 
 
-def rebalance_duration(context: Context, group: Group) -> int:
+def rebalance_duration(context: Context, group: ClassicGroup) -> int:
     return 0 if group.rebalance_started_ms is None else context.now_ms - group.rebalance_started_ms

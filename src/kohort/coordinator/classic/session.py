@@ -4,21 +4,22 @@ Kafka 4.3 decides: a sync or a repeated join does not prolong a session in a sta
 only heartbeats, commits and the end of a join or sync that was parked do.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from kohort.coordinator import causes, events
 from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.classic import states
-from kohort.coordinator.classic.group import UNKNOWN_MEMBER_ID, Group, Member
+from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.classic.join import (
     answer_parked,
-    complete_join,
     prepare_rebalance,
     rebalance_duration,
     rebalance_or_complete_join,
     reset_assignment,
     try_complete_join,
 )
+from kohort.coordinator.classic.member import UNKNOWN_MEMBER_ID, Member
 from kohort.coordinator.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -27,8 +28,8 @@ from kohort.coordinator.classic.states import (
     STABLE,
 )
 from kohort.coordinator.context import Context
-from kohort.coordinator.effects import GroupEmptied, GroupRequest, SyncStored, share
-from kohort.coordinator.records import GroupMetadata
+from kohort.coordinator.effects import Decision, Request, SharedResponse
+from kohort.coordinator.records import GroupMetadata, StoredGroup
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import HeartbeatResponse, LeaveGroupResponse, SyncGroupResponse
 
@@ -38,10 +39,10 @@ NONE = ErrorCode.NONE
 # ---- SyncGroup
 
 
-def sync(context: Context, request: GroupRequest) -> None:
+def sync(context: Context, request: Request) -> Decision | None:
     message = request.message
     group = context.groups.get(message.group_id)
-    if group is None or group.state is EMPTY:
+    if not isinstance(group, ClassicGroup) or group.state is EMPTY:
         context.reply(request, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     elif error := sync_error(group, message):
         _refuse_sync(context, group, request, error)
@@ -51,10 +52,11 @@ def sync(context: Context, request: GroupRequest) -> None:
     else:
         _park_sync(context, group, request)
         if group.leader_id == message.member_id:
-            _store_assignment(context, group, message)
+            return _store_assignment(context, group, message)
+    return None
 
 
-def sync_error(group: Group, message: Any) -> ErrorCode:
+def sync_error(group: ClassicGroup, message: Any) -> ErrorCode:
     if group.state is DEAD:
         return states.SYNC[DEAD]
     if error := group.member_error(message.member_id, message.group_instance_id):
@@ -68,13 +70,13 @@ def sync_error(group: Group, message: Any) -> ErrorCode:
     return states.SYNC[group.state]
 
 
-def _refuse_sync(context: Context, group: Group, request: GroupRequest, error: ErrorCode) -> None:
+def _refuse_sync(context: Context, group: ClassicGroup, request: Request, error: ErrorCode) -> None:
     if error is not ErrorCode.REBALANCE_IN_PROGRESS:
         context.refused(group, request, events.SyncRefused, error, generation=request.message.generation_id)
     context.reply(request, SyncGroupResponse(error_code=error))
 
 
-def _park_sync(context: Context, group: Group, request: GroupRequest) -> None:
+def _park_sync(context: Context, group: ClassicGroup, request: Request) -> None:
     member = group.members[request.message.member_id]
     if member.parked_sync is not None:  # repeated from another connection
         context.reply(member.parked_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -82,50 +84,66 @@ def _park_sync(context: Context, group: Group, request: GroupRequest) -> None:
     _synced(group, member.member_id)
 
 
-def _synced(group: Group, member_id: str) -> None:
+def _synced(group: ClassicGroup, member_id: str) -> None:
     group.pending_syncs.pop(member_id, None)
     if not group.pending_syncs:
         group.pending_syncs.clear()
         group.sync_timer.cancel()
 
 
-def _store_assignment(context: Context, group: Group, message: Any) -> None:
+def _store_assignment(context: Context, group: ClassicGroup, message: Any) -> Decision:
     """Who is not mentioned gets nothing; what is meant for strangers is dropped."""
     given = {a.member_id: a.assignment for a in message.assignments}
     assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
-    context.append(
-        group.partition,
-        [GroupMetadata(group.group_id, group.to_stored(assignment))],
-        SyncStored(group.group_id, group.generation, group.leader_id),
-    )
+    stored = group.to_stored(assignment)
+    return context.decide_when_stored(GroupMetadata(group.group_id, stored), SyncStored(group, stored))
 
 
-def sync_stored(context: Context, then: SyncStored, error: ErrorCode) -> None:
-    group = context.groups.get(then.group_id)
-    if group is None or group.state is not COMPLETING_REBALANCE or group.generation != then.generation:
-        return  # a new rebalance began while the record was on its way
-    if error:
-        leader = group.members[then.leader_id].who if then.leader_id in group.members else Who(then.leader_id)
-        cause = Cause(CauseKind.STORE_FAILED, (leader,), error=error.name)
-        took_ms = rebalance_duration(context, group)
-        context.event(group, events.RebalanceFailed, error=error.name, duration_ms=took_ms, cause=cause)
-        reset_assignment(context, group, error)
-        prepare_rebalance(context, group, cause)
-        return
-    assert group.stored is not None and group.stored.generation == group.generation, group
-    for stored in group.stored.members:
+@dataclass(slots=True)
+class SyncStored:
+    """The leader's assignment of a generation: nobody has it before it is in the log."""
+
+    group: ClassicGroup
+    stored_group: StoredGroup
+
+    def stored(self, context: Context, error: ErrorCode) -> Decision | None:
+        group = self.group
+        if context.groups.get(group.group_id) is not group:
+            return None
+        if not error:
+            group.stored = self.stored_group
+        if group.state is not COMPLETING_REBALANCE or group.generation != self.stored_group.generation:
+            return None  # a new rebalance began while the record was on its way
+        leader_id = self.stored_group.leader_id or ""
+        if error:
+            return _assignment_lost(context, group, leader_id, error)
+        _hand_out(context, group, self.stored_group, leader_id)
+        return None
+
+
+def _assignment_lost(context: Context, group: ClassicGroup, leader_id: str, error: ErrorCode) -> Decision | None:
+    leader = group.members[leader_id].who if leader_id in group.members else Who(leader_id)
+    cause = Cause(CauseKind.STORE_FAILED, (leader,), error=error.name)
+    took_ms = rebalance_duration(context, group)
+    context.event(group, events.RebalanceFailed, error=error.name, duration_ms=took_ms, cause=cause)
+    reset_assignment(context, group, error)
+    return prepare_rebalance(context, group, cause)
+
+
+def _hand_out(context: Context, group: ClassicGroup, generation: StoredGroup, leader_id: str) -> None:
+    for stored in generation.members:
         group.members[stored.member_id].assignment = stored.assignment
     for member in group.members.values():
         if member.parked_sync is not None:
             context.reply(member.parked_sync, assignment_response(group, member.assignment))
             member.parked_sync = None
             context.reset_heartbeat(member)
-    context.transition(group, STABLE, Cause(CauseKind.ASSIGNMENT_STORED, (Who(then.leader_id),)))
+    group.move(context, STABLE, Cause(CauseKind.ASSIGNMENT_STORED, (Who(leader_id),)))
     context.event(
         group,
         events.RebalanceCompleted,
         protocol=group.protocol or "",
-        leader_id=then.leader_id,
+        leader_id=leader_id,
         members=len(group.members),
         duration_ms=rebalance_duration(context, group),
         cause=group.rebalance_cause,
@@ -133,20 +151,22 @@ def sync_stored(context: Context, then: SyncStored, error: ErrorCode) -> None:
     group.rebalance_started_ms = group.rebalance_cause = None
 
 
-def assignment_response(group: Group, assignment: bytes) -> SyncGroupResponse:
+def assignment_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
     return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment)
 
 
 # ---- Heartbeat
 
-_HEARTBEAT_ANSWERS = {NONE: share(HeartbeatResponse())}
+_ALIVE = SharedResponse(HeartbeatResponse())
+_HEARTBEAT_ERRORS: dict[ErrorCode, SharedResponse] = {}
 
 
-def heartbeat(context: Context, request: GroupRequest) -> None:
+def heartbeat(context: Context, request: Request) -> None:
+    """Sessions are no business of the log: that all is well can be said without waiting for it."""
     message = request.message
     group = context.groups.get(message.group_id)
     error = ErrorCode.UNKNOWN_MEMBER_ID
-    if group is not None:
+    if isinstance(group, ClassicGroup):
         member = group.members.get(message.member_id)
         if member is not None and message.group_instance_id is None and message.generation_id == group.generation:
             # Kafka's reschedule, inlined: a deadline moved later is only a store (timers.py).
@@ -159,13 +179,16 @@ def heartbeat(context: Context, request: GroupRequest) -> None:
             error = states.HEARTBEAT[group.state]
         else:
             error = _heartbeat_error(context, group, request)
-    response = _HEARTBEAT_ANSWERS.get(error)
+    if error is NONE:
+        context.effects.replies.append((request, _ALIVE))
+        return
+    response = _HEARTBEAT_ERRORS.get(error)
     if response is None:
-        response = _HEARTBEAT_ANSWERS[error] = share(HeartbeatResponse(error_code=error))
+        response = _HEARTBEAT_ERRORS[error] = SharedResponse(HeartbeatResponse(error_code=error))
     context.reply(request, response)
 
 
-def _heartbeat_error(context: Context, group: Group, request: GroupRequest) -> ErrorCode:
+def _heartbeat_error(context: Context, group: ClassicGroup, request: Request) -> ErrorCode:
     message = request.message
     if group.state is DEAD:
         return states.HEARTBEAT[DEAD]
@@ -182,15 +205,17 @@ def _heartbeat_error(context: Context, group: Group, request: GroupRequest) -> E
 # ---- LeaveGroup
 
 
-def leave(context: Context, request: GroupRequest) -> None:
+def leave(context: Context, request: Request) -> Decision | None:
     """From v3 on several members at once, each with its own answer."""
     message = request.message
     group = context.groups.get(message.group_id)
     identity = type(message).MemberIdentity
     leaving = message.members if request.version >= 3 else [identity(member_id=message.member_id)]
+    if not isinstance(group, ClassicGroup):
+        group = None
     if group is not None and (error := states.LEAVE[group.state]):
         context.reply(request, LeaveGroupResponse(error_code=error))
-        return
+        return None
     answers: list[Any] = []
     left: list[Cause] = []
     for who in leaving:
@@ -204,32 +229,19 @@ def leave(context: Context, request: GroupRequest) -> None:
         response = LeaveGroupResponse(members=answers)
     else:
         response = LeaveGroupResponse(error_code=answers[0].error_code)
-    if group is None or not left or not _rebalance_without(context, group, left, request, response):
-        context.reply(request, response)
+    decision = None if group is None or not left else _rebalance_without(context, group, left)
+    context.reply(request, response)  # it waits for the record of the emptied group, where they were the last
+    return decision
 
 
-def _rebalance_without(context: Context, group: Group, left: list[Cause], request: GroupRequest, response: Any) -> bool:
-    """Whether the group is empty now, and the answer waits for the record that says so."""
-    appended = len(context.effects.appends)
+def _rebalance_without(context: Context, group: ClassicGroup, left: list[Cause]) -> Decision | None:
     if group.state is STABLE or group.state is COMPLETING_REBALANCE:
         members = tuple(who for cause in left for who in cause.members)
-        prepare_rebalance(context, group, left[0]._replace(members=members))
-    else:
-        try_complete_join(context, group)
-    if len(context.effects.appends) == appended:
-        return False
-    then = context.effects.appends[-1].token
-    then.request, then.response = request, response
-    return True
+        return prepare_rebalance(context, group, left[0]._replace(members=members))
+    return try_complete_join(context, group)
 
 
-def group_emptied(context: Context, then: GroupEmptied, error: ErrorCode) -> None:
-    """Where the record is lost, the generation before it comes back after a crash, and its members time out."""
-    if then.request is not None:
-        context.reply(then.request, LeaveGroupResponse(error_code=error) if error else then.response)
-
-
-def _leave_one(context: Context, group: Group, request: GroupRequest, who: Any, left: list[Cause]) -> ErrorCode:
+def _leave_one(context: Context, group: ClassicGroup, request: Request, who: Any, left: list[Cause]) -> ErrorCode:
     """Adds to `left` why the member is gone."""
     member_id = who.member_id
     if member_id == UNKNOWN_MEMBER_ID:
@@ -249,11 +261,11 @@ def _leave_one(context: Context, group: Group, request: GroupRequest, who: Any, 
     answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member_id)
     left.append(_why_it_left(member, request, who))
-    context.member_event(group, events.MemberLeft, member, left[-1])
+    context.member_event(group, events.MemberLeft, member.who, left[-1])
     return NONE
 
 
-def _why_it_left(member: Member, request: GroupRequest, who: Any) -> Cause:
+def _why_it_left(member: Member, request: Request, who: Any) -> Cause:
     """A member leaves under its own client id and with its member id; whoever else asks removes it."""
     said = causes.said(who.reason)
     if who.member_id != UNKNOWN_MEMBER_ID and request.client_id == member.client_id:
@@ -265,20 +277,16 @@ def _why_it_left(member: Member, request: GroupRequest, who: Any) -> Cause:
 # ---- expiry
 
 
-def on_heartbeat_expired(context: Context, group: Group, member_id: str) -> None:
+def on_heartbeat_expired(context: Context, group: ClassicGroup, member_id: str) -> Decision | None:
     """DelayedHeartbeat.onExpiration, for members and for pending members alike."""
-    if group.state is DEAD:
-        return
     if member_id in group.pending_members:
         group.remove(member_id)
         pending = Who(member_id)
         context.member_event(group, events.MemberEvicted, pending, Cause(CauseKind.NEVER_CAME_BACK, (pending,)))
-        if group.state is PREPARING_REBALANCE and group.has_all_members_joined:
-            complete_join(context, group)
-        return
+        return try_complete_join(context, group)
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat:
-        return
+        return None
     if member.is_new:
         limit_ms = context.config.new_member_join_timeout_ms
         cause = Cause(CauseKind.TIMED_OUT_IN_FIRST_JOIN, (member.who,), timeout_ms=limit_ms)
@@ -286,30 +294,22 @@ def on_heartbeat_expired(context: Context, group: Group, member_id: str) -> None
         cause = Cause(CauseKind.TIMED_OUT, (member.who,), timeout_ms=member.session_timeout_ms)
     answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member_id)
-    context.member_event(group, events.MemberEvicted, member, cause)
+    context.member_event(group, events.MemberEvicted, member.who, cause)
     if group.state is STABLE or group.state is COMPLETING_REBALANCE:
-        rebalance_or_complete_join(context, group, cause)
-    elif group.state is PREPARING_REBALANCE and group.has_all_members_joined:
-        complete_join(context, group)
+        return rebalance_or_complete_join(context, group, cause)
+    return try_complete_join(context, group)
 
 
-def on_sync_timer(context: Context, group: Group) -> None:
+def on_sync_timer(context: Context, group: ClassicGroup) -> Decision | None:
     """DelayedSync.onExpiration: whoever joined and then did not sync is out, the leader too."""
     if not group.pending_syncs or group.state not in (COMPLETING_REBALANCE, STABLE):
-        return
+        return None
     missing = [member for member_id, member in group.members.items() if member_id in group.pending_syncs]
     timeout_ms = group.rebalance_timeout_ms
     for member in missing:
         answer_parked(context, group, member, ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member.member_id)
         cause = Cause(CauseKind.DID_NOT_SYNC, (member.who,), timeout_ms=timeout_ms)
-        context.member_event(group, events.MemberEvicted, member, cause)
+        context.member_event(group, events.MemberEvicted, member.who, cause)
     everybody = tuple(member.who for member in missing)
-    prepare_rebalance(context, group, Cause(CauseKind.DID_NOT_SYNC, everybody, timeout_ms=timeout_ms))
-
-
-def check_capacity(context: Context, group: Group) -> None:
-    """A group read back with more members than group.max.size allows today rebalances, and turns the last ones away."""
-    size, limit = len(group.members), context.config.group_max_size
-    if size > limit:
-        prepare_rebalance(context, group, Cause(CauseKind.OVER_MAX_SIZE, size=size, limit=limit))
+    return prepare_rebalance(context, group, Cause(CauseKind.DID_NOT_SYNC, everybody, timeout_ms=timeout_ms))
