@@ -34,11 +34,19 @@ class World:
         self.store = store or MemoryStore()
         generator = random.Random(7)
         self.core = Core(
-            BrokerConfig(config), self.store, random_bytes=generator.randbytes, groups=groups, wake=lambda: None
+            BrokerConfig(config),
+            self.store,
+            random_bytes=generator.randbytes,
+            services=[groups] if groups is not None else [],
+            wake=lambda: None,
         )
         self.core.host, self.core.port = "broker", 9092
         self.core.start(self.now_ms)
         self.run_jobs = True
+
+    @property
+    def groups(self) -> Any:
+        return self.core.service("groups")
 
     def connect(self, host: str = "10.0.0.1") -> CoreClient:
         return CoreClient(self, host)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kohort.broker.groups import EVENTS_TOPIC, GroupService
+from kohort.broker.groups import GroupService
+from kohort.coordinator.events import EVENTS_TOPIC
 from kohort.coordinator import records as group_records
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol import messages
@@ -25,7 +26,7 @@ def world(store: MemoryStore | None = None, find: bool = True, **config: Any) ->
 
 
 def loaded(made: World) -> World:
-    while made.core.groups.next_deadline() == made.now_ms:
+    while made.groups.next_deadline() == made.now_ms:
         made.advance(0)
     return made
 
@@ -215,7 +216,7 @@ def test_a_restart_loads_groups_and_offsets() -> None:
     assert client.call(heartbeat, 4).error_code == 0
     loaded(again)
     assert client.call(heartbeat, 4).error_code == 0
-    assert again.core.groups.coordinator.group("g").state.value == "Stable"
+    assert again.groups.coordinator.group("g").state.value == "Stable"
     assert fetched(client, "h") == 9
     again.advance(10_000)
     assert client.call(heartbeat, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -237,13 +238,13 @@ def test_loading_takes_slices_and_others_are_served_meanwhile() -> None:
         partition.log.append(data, leader_epoch=0, now_ms=1_000)
     again = World(CONFIG, made.store, GroupService)
     client, slices = again.connect(), 0
-    while again.core.groups.next_deadline() == again.now_ms:
+    while again.groups.next_deadline() == again.now_ms:
         assert client.call(messages.ApiVersionsRequest(), 0).error_code == 0
         again.advance(0)
         slices += 1
     assert slices > 5
-    assert len(again.core.groups.coordinator.groups) == 700
-    assert again.core.groups.coordinator.group("a0").offsets["orders"][0].committed_offset % 700 == 0
+    assert len(again.groups.coordinator.groups) == 700
+    assert again.groups.coordinator.group("a0").offsets["orders"][0].committed_offset % 700 == 0
 
 
 def test_records_of_others_and_transactions_in_the_log() -> None:
@@ -293,7 +294,7 @@ def test_records_of_others_and_transactions_in_the_log() -> None:
     )
     errors = [row.error_code for row in answer.groups[0].topics[0].partitions]
     assert errors == [0, ErrorCode.UNSTABLE_OFFSET_COMMIT]
-    assert again.core.groups.coordinator.load_progress(1)[1] == {"key type 3": 1}
+    assert again.groups.coordinator.runtime.shards[1].state.skipped == {"key type 3": 1}
 
 
 # ---- topics
@@ -329,7 +330,7 @@ def test_commits_to_partitions_that_a_topic_has_grown() -> None:
 def test_deleting_the_offsets_topic_ends_all_groups() -> None:
     made = world()
     client, member_id = stable_member(made, "g")
-    made.core.groups.topics_deleted({OFFSETS_TOPIC: b"\x01" * 16}, made.now_ms)
+    made.groups.topics_deleted({OFFSETS_TOPIC: b"\x01" * 16}, made.now_ms)
     heartbeat = messages.HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
     assert client.call(heartbeat, 4).error_code == ErrorCode.NOT_COORDINATOR
 

@@ -62,7 +62,7 @@ def settled(*members: Member) -> None:
 
 
 def rebalances(broker: kohort.Broker) -> int:
-    story = broker._running.core.groups.coordinator.story("g")
+    story = broker._running.story("g")
     return sum(event.type == "RebalanceStarted" for event in story)
 
 

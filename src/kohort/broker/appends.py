@@ -41,15 +41,15 @@ class Append:
         "message",
         "owner",
         "partition",
-        "token",
+        "purpose",
     )
 
-    def __init__(self, partition: Partition, data: Any, header: BatchHeader, owner: Owner, token: Any = None) -> None:
+    def __init__(self, partition: Partition, data: Any, header: BatchHeader, owner: Owner, purpose: Any = None) -> None:
         self.partition = partition
         self.data = data
         self.header = header
         self.owner = owner
-        self.token = token
+        self.purpose = purpose  # what its owner wants to find again when it is done
         self.error: ErrorCode = ErrorCode.NONE
         self.message: str | None = None
         self.base_offset = -1

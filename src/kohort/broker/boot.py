@@ -57,8 +57,9 @@ class RunningBroker:
 
     def story(self, group_id: str) -> list[GroupEvent]:
         """What happened to a group lately, when and why, oldest first."""
-        assert isinstance(self.core.groups, GroupService)
-        return self.core.groups.coordinator.story(group_id)
+        groups = self.core.service(GroupService.name)
+        assert isinstance(groups, GroupService)
+        return groups.coordinator.story(group_id)
 
     @property
     def address(self) -> str:
@@ -86,7 +87,7 @@ async def start_broker(
             server.wake()
 
     try:
-        core = Core(config, store, random_bytes=os.urandom, groups=GroupService, wake=wake, faults=faults)
+        core = Core(config, store, random_bytes=os.urandom, services=[GroupService], wake=wake, faults=faults)
         core.meter = meter
         core.request_log = request_log
         server = Server(core, clock)

@@ -11,24 +11,28 @@ A shell (the asyncio server, or the simulator with virtual time) drives it in tu
 
 What one turn appends is stored before its answers leave; answers leave in the order of the requests of a connection.
 
-Groups are a part of their own (`groups.py`) with the same rhythm; the core knows of it only
+Coordinators are services of their own (`groups.py`) with the same rhythm; the core knows of each only
 
+    name, key_type                 what it is called, and what FindCoordinator asks for to find it
     apis() -> list[Api]            its rows of the table
-    start(now_ms)                  begin to load; answers COORDINATOR_LOAD_IN_PROGRESS meanwhile
+    start(now_ms), stop(now_ms)    it answers COORDINATOR_NOT_AVAILABLE before and after
     collect(now_ms)                hand what the turn's requests want stored to `core.append`; called until nothing new
-    appended(append, now_ms)       one of those is stored (or has failed): replay, then answer with `core.reply`
+    coordinator_of(key, now_ms)    who coordinates that group, or transaction
     on_time(now_ms), next_deadline()
-    topics_deleted({name: topic id}, now_ms), topic_grew(name, now_ms)
+    topic_created(topic, now_ms), topics_deleted({name: topic id}, now_ms), topic_grew(name, now_ms)
     connection_lost(connection, now_ms)
+
+Whoever hands over an Append is told of its end: `owner.appended(append, now_ms)`.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from kohort.broker import find_coordinator
 from kohort.broker.apis import TABLE, api_versions
 from kohort.broker.appends import Append, Appends
 from kohort.broker.client_requests import RequestLog
@@ -36,12 +40,13 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.faults import Faults
 from kohort.broker.fetch_sessions import FetchSessions
+from kohort.broker.find_coordinator import Node
 from kohort.broker.maintenance import Maintenance
 from kohort.broker.meter import Meter
 from kohort.broker.purgatory import Purgatory
 from kohort.broker.table import Api, ApiTable
-from kohort.broker.topics import Catalog, Partition
-from kohort.protocol.errors import KafkaError
+from kohort.broker.topics import Catalog, Partition, Topic
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.frames import skip_tags
 from kohort.protocol.wire import DecodeError
 from kohort.storage.store import Store
@@ -55,13 +60,18 @@ _API_VERSIONS = 18
 _MALFORMED = (struct.error, IndexError, UnicodeDecodeError, DecodeError)
 
 
-class Groups(Protocol):
+class Service(Protocol):
+    name: str
+    key_type: int
+
     def apis(self) -> list[Api]: ...
     def start(self, now_ms: int) -> None: ...
+    def stop(self, now_ms: int) -> None: ...
     def collect(self, now_ms: int) -> None: ...
-    def appended(self, append: Append, now_ms: int) -> None: ...
+    def coordinator_of(self, key: str, now_ms: int) -> tuple[ErrorCode, Node]: ...
     def on_time(self, now_ms: int) -> None: ...
     def next_deadline(self) -> int | None: ...
+    def topic_created(self, topic: Topic, now_ms: int) -> None: ...
     def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None: ...
     def topic_grew(self, name: str, now_ms: int) -> None: ...
     def connection_lost(self, connection: Connection, now_ms: int) -> None: ...
@@ -85,7 +95,7 @@ class Core:
         store: Store,
         *,
         random_bytes: Callable[[int], bytes],
-        groups: Callable[[Core], Groups] | None = None,
+        services: Sequence[Callable[[Core], Service]] = (),
         wake: Callable[[], None] = _no_wake,
         faults: Faults | None = None,
     ) -> None:
@@ -110,26 +120,37 @@ class Core:
         self.request_log: RequestLog | None = None
         self._dirty: list[Connection] = []
         self._jobs: list[Job] = []
-        self.groups = groups(self) if groups is not None else None
-        if self.groups is not None:
-            for api in self.groups.apis():
+        self.services = [make(self) for make in services]
+        for service in self.services:
+            for api in service.apis():
                 self.table.add(api)
+        if self.services:
+            self.table.add(find_coordinator.API)
+        self.topics.created = self._topic_created
 
     def start(self, now_ms: int) -> None:
         """Open what there is. Raises what makes a start impossible."""
         self.topics.load(now_ms)
         self.maintenance.start(now_ms)
-        if self.groups is not None:
-            self.groups.start(now_ms)
+        for service in self.services:
+            service.start(now_ms)
+
+    def stop(self, now_ms: int) -> None:
+        """The end is near: what is under way comes to its end, nothing new begins."""
+        for service in self.services:
+            service.stop(now_ms)
 
     def close(self) -> None:
         self.store.close()
+
+    def service(self, name: str) -> Service | None:
+        return next((service for service in self.services if service.name == name), None)
 
     # Requests in.
 
     def receive(self, connection: Connection, frame: bytes, now_ms: int) -> None:
         """Handle one frame (without its size). A bad one closes its connection and nothing else."""
-        connection.last_active_ms = now_ms
+        connection.last_active_ms = self.topics.now_ms = now_ms
         try:
             code, correlation_id, length = _HEADER.unpack_from(frame)
             entry = self._entries.get(code) or self.table.resolve(code >> 16, code & 0xFFFF)
@@ -251,8 +272,8 @@ class Core:
         connection.out.clear()
         self.purgatory.forget(connection)
         self.faults.forget(connection)
-        if self.groups is not None:
-            self.groups.connection_lost(connection, now_ms)
+        for service in self.services:
+            service.connection_lost(connection, now_ms)
 
     # The end of a turn.
 
@@ -265,13 +286,13 @@ class Core:
         appends = self.appends
         self.topics.now_ms = now_ms
         appends.settle(now_ms)
-        groups = self.groups
-        if groups is not None:
-            groups.collect(now_ms)
+        services = self.services
+        for service in services:
+            service.collect(now_ms)
         while appends:
             appends.run(now_ms)
-            if groups is not None:
-                groups.collect(now_ms)
+            for service in services:
+                service.collect(now_ms)
         if appends.grown:
             grown, appends.grown = appends.grown, {}
             self.purgatory.check(grown, now_ms)
@@ -279,6 +300,21 @@ class Core:
             self.meter.end_turn()
         dirty, self._dirty = self._dirty, []
         return dirty
+
+    # Topics that come, grow and go.
+
+    def _topic_created(self, topic: Topic) -> None:
+        for service in self.services:
+            service.topic_created(topic, self.topics.now_ms)
+
+    def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None:
+        """Name -> topic id."""
+        for service in self.services:
+            service.topics_deleted(topics, now_ms)
+
+    def topic_grew(self, name: str, now_ms: int) -> None:
+        for service in self.services:
+            service.topic_grew(name, now_ms)
 
     def changed(self, partitions: Iterable[Partition], now_ms: int) -> None:
         """Something other than an append happened to these: fetches that wait on them look again."""
@@ -291,8 +327,8 @@ class Core:
             self.faults.on_time(self, now_ms)
         self.purgatory.expire(now_ms)
         self.maintenance.on_time(now_ms)
-        if self.groups is not None:
-            self.groups.on_time(now_ms)
+        for service in self.services:
+            service.on_time(now_ms)
 
     def next_deadline(self) -> int | None:
         """When `on_time` is to be called next; asked for after every turn."""
@@ -305,8 +341,8 @@ class Core:
     def next_wait(self) -> int | None:
         """When the next request, member or group has waited long enough: deadlines without the housekeeping."""
         first = self.purgatory.next_deadline()
-        if self.groups is not None:
-            other = self.groups.next_deadline()
+        for service in self.services:
+            other = service.next_deadline()
             if other is not None and (first is None or other < first):
                 first = other
         if self.faults.active:

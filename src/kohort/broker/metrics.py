@@ -157,7 +157,7 @@ def _merge(found: Snapshot, name: str, labels: tuple[str, ...], value: float) ->
 
 def _groups(found: Snapshot, core: Core, meter: Meter) -> None:
     counters = meter.groups
-    coordinator = getattr(core.groups, "coordinator", None)
+    coordinator = getattr(core.service("groups"), "coordinator", None)
     groups = {} if coordinator is None else coordinator.groups
     states = Counter(group.state for group in groups.values())
     prefix = "kafka_coordinator_group_groupmetadatamanager_num"

@@ -214,6 +214,7 @@ class Server:
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
+        self.core.stop(self.clock.now_ms())
         self._send(self.core.flush(self.clock.now_ms()))
         for protocol in list(self._protocols):
             protocol.close()

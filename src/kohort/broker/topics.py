@@ -122,6 +122,7 @@ class Catalog:
         self._producer_ids_end = 0
         self.epoch = 0
         self.now_ms = 0
+        self.created: Callable[[Topic], None] | None = None  # told of each new topic
         self.base_config = LogConfig()
 
     @property
@@ -279,6 +280,8 @@ class Catalog:
             self.delete(topic)
             raise
         logger.info("created topic %s with %d partitions, id %s", name, partitions, to_base64(topic.topic_id))
+        if self.created is not None:
+            self.created(topic)
         return topic
 
     def delete(self, topic: Topic) -> None:

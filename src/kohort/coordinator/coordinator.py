@@ -76,6 +76,14 @@ class Coordinator:
 
     # ---- in
 
+    def start(self) -> None:
+        self.is_active = True
+
+    def stop(self) -> None:
+        """Whoever comes now is told that nobody is here; what is under way comes to its end."""
+        self.is_active = False
+        self._routes.clear()
+
     def handle(self, request: Request, now_ms: int) -> None:
         self._now_ms = now_ms
         self._handlers[type(request.message)](request)
@@ -139,6 +147,8 @@ class Coordinator:
 
     def _shard(self, group_id: str) -> GroupShard:
         shard = self._routes.get(group_id)
+        if not self.is_active:
+            return self._nowhere
         if shard is None:
             shard = self.runtime.shards.get(self.partition_for(group_id), self._nowhere)
             if group_id in shard.state.groups:

@@ -30,7 +30,11 @@ _TAIL_V4 = Struct(">qBBB16s")  # commit time, one tagged field: tag 0, 16 bytes
 
 
 class UnknownRecord(Exception):
-    """A type or version that this coordinator does not know: to be skipped and counted, never to stop a load."""
+    """A type that this coordinator does not know: to be skipped and counted, never to stop a load."""
+
+
+class UnreadableRecord(UnknownRecord):
+    """A record of a type that this coordinator knows, and that makes no sense: nothing to be skipped in silence."""
 
 
 class OffsetAndMetadata:
@@ -219,7 +223,7 @@ def decode(key: bytes, value: bytes | None) -> Change:
             group_id = GroupMetadataKey.decode(key, 0, 2).group
             return GroupMetadata(group_id, None if value is None else _decode_group_value(value))
     except (IndexError, TypeError, StructError, DecodeError, UnicodeDecodeError) as error:
-        raise UnknownRecord(f"record with key {bytes(key or b'')[:40].hex()} cannot be read: {error}") from error
+        raise UnreadableRecord(f"record with key {bytes(key or b'')[:40].hex()} cannot be read: {error}") from error
     raise UnknownRecord(f"key type {kind}")
 
 
@@ -238,7 +242,7 @@ def _decode_offset_value(value: bytes) -> OffsetAndMetadata:
         return OffsetAndMetadata(offset, epoch, "", commit_ms, -1, topic_id)
     version = _SHORT.unpack_from(value)[0]
     if not 0 <= version <= OffsetCommitValue.MAX_VERSION:
-        raise UnknownRecord(f"offset commit value version {version}")
+        raise UnreadableRecord(f"offset commit value version {version}")
     v = OffsetCommitValue.decode(value, version, 2)
     return OffsetAndMetadata(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, v.expire_timestamp, v.topic_id)
 
@@ -246,7 +250,7 @@ def _decode_offset_value(value: bytes) -> OffsetAndMetadata:
 def _decode_group_value(value: bytes) -> StoredGroup:
     version = _SHORT.unpack_from(value)[0]
     if not 0 <= version <= GroupMetadataValue.MAX_VERSION:
-        raise UnknownRecord(f"group metadata value version {version}")
+        raise UnreadableRecord(f"group metadata value version {version}")
     v = GroupMetadataValue.decode(value, version, 2)
     _check_group(v)
     members = tuple(

@@ -22,8 +22,10 @@ from kohort.coordinator.records import (
     OffsetAndMetadata,
     OffsetCommit,
     UnknownRecord,
+    UnreadableRecord,
     decode,
 )
+from kohort.coordinator.shard import Damage
 from kohort.coordinator.timers import Deadline, TimerKind, TimerQueue
 from kohort.protocol.errors import ErrorCode
 
@@ -145,6 +147,8 @@ class ShardGroups(Context):
     def _apply_bytes(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
         try:
             change = decode(key, value)
+        except UnreadableRecord as unreadable:
+            raise Damage(offset, str(unreadable)) from unreadable
         except UnknownRecord as unknown:
             why = str(unknown)
             self.skipped[why] = self.skipped.get(why, 0) + 1

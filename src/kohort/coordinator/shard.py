@@ -44,6 +44,15 @@ UNAVAILABLE = {
 }
 
 
+class Damage(Exception):
+    """A partition that cannot be read whole: from which offset on, and why."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"at offset {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
 class State(Protocol):
     """What a shard is about. `apply` and `read` are the only writers of what the log holds."""
 
@@ -61,7 +70,7 @@ class State(Protocol):
         """A deadline has passed."""
 
     def read(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
-        """A record of the log, while it loads; UnreadableRecord where it cannot be understood."""
+        """A record of the log, while it loads; here and in `settle` Damage where one cannot be understood."""
 
     def read_marker(self, producer_id: int, committed: bool) -> None:
         """The end of a transaction in the log, while it loads."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.core import Core
+from kohort.broker.group_events import GroupEvents
 from kohort.broker.groups import GroupService
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol import messages
@@ -46,13 +47,14 @@ class ObservedCore(Core):
         self._world = world
         self._asked: dict[Call, Any] = {}
         super().__init__(
-            config, store, random_bytes=random_bytes, groups=lambda core: ObservedGroups(core, world), wake=wake
+            config, store, random_bytes=random_bytes, services=[lambda core: ObservedGroups(core, world)], wake=wake
         )
 
     @property
     def coordinator(self) -> Coordinator:
-        assert isinstance(self.groups, GroupService)
-        return self.groups.coordinator
+        (groups,) = self.services
+        assert isinstance(groups, GroupService)
+        return groups.coordinator
 
     def serve(self, call: Call, request: Any, now_ms: int) -> None:
         if call.entry.name in OBSERVED:
@@ -79,9 +81,15 @@ class ObservedCore(Core):
 class ObservedGroups(GroupService):
     def __init__(self, core: Core, world: World) -> None:
         super().__init__(core)
+        self.events = ObservedEvents(core, world)
+
+
+class ObservedEvents(GroupEvents):
+    def __init__(self, core: Core, world: World) -> None:
+        super().__init__(core)
         self._world = world
 
-    def _report(self, happened: list[GroupEvent]) -> None:
+    def report(self, happened: list[GroupEvent]) -> None:
         for event in happened:
             self._world.trace.group_event(event)
-        super()._report(happened)
+        super().report(happened)

@@ -61,6 +61,7 @@ class Log(ABC):
     end_offset: int  # the next offset to be written
     durable_offset: int  # records below it survive a power cut
     producer_expiration_ms: int
+    failure: StorageError | None  # why nothing can be appended any more
 
     @property
     @abstractmethod

@@ -35,7 +35,7 @@ class PendingProduce:
         self.failed: ErrorCode | None = None
 
     def appended(self, append: Append, now_ms: int) -> None:
-        result = append.token
+        result = append.purpose
         if append.error:
             self.refuse(result, append.error, append.message)
         else:

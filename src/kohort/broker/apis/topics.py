@@ -160,8 +160,8 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         deleted.append(topic)
     for topic in deleted:
         core.changed(topic.partitions, now_ms)
-    if deleted and core.groups is not None:
-        core.groups.topics_deleted({topic.name: topic.topic_id for topic in deleted}, now_ms)
+    if deleted:
+        core.topics_deleted({topic.name: topic.topic_id for topic in deleted}, now_ms)
     return response
 
 
@@ -195,8 +195,7 @@ def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         except KafkaError as error:
             row.error_code, row.error_message = error.code, error.message
             continue
-        if core.groups is not None:
-            core.groups.topic_grew(topic.name, now_ms)
+        core.topic_grew(topic.name, now_ms)
     return response
 
 

@@ -28,7 +28,7 @@ from kohort.coordinator.classic.states import (
     STABLE,
 )
 from kohort.coordinator.context import Context
-from kohort.coordinator.effects import Decision, Request, SharedResponse
+from kohort.coordinator.effects import Decision, Request, SharedResponse, append_error
 from kohort.coordinator.records import GroupMetadata, StoredGroup
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import HeartbeatResponse, LeaveGroupResponse, SyncGroupResponse
@@ -91,12 +91,15 @@ def _synced(group: ClassicGroup, member_id: str) -> None:
         group.sync_timer.cancel()
 
 
-def _store_assignment(context: Context, group: ClassicGroup, message: Any) -> Decision:
+def _store_assignment(context: Context, group: ClassicGroup, message: Any) -> Decision | None:
     """Who is not mentioned gets nothing; what is meant for strangers is dropped."""
     given = {a.member_id: a.assignment for a in message.assignments}
     assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
     stored = group.to_stored(assignment)
-    return context.decide_when_stored(GroupMetadata(group.group_id, stored), SyncStored(group, stored))
+    decision = context.decide_when_stored(GroupMetadata(group.group_id, stored), SyncStored(group, stored))
+    if not context.fits(decision):
+        return _assignment_lost(context, group, message.member_id, append_error(ErrorCode.RECORD_LIST_TOO_LARGE))
+    return decision
 
 
 @dataclass(slots=True)

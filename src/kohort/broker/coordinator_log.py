@@ -1,0 +1,140 @@
+"""A coordinator's runtime and its topic: shards are loaded from the log, what they decide is appended to it.
+
+What the decisions of a turn want stored becomes one batch per partition; when that is in the log, or has failed, the
+runtime is told. Nothing here knows what the records are about.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic
+
+from kohort.broker.appends import Append
+from kohort.broker.shard_loading import ShardLoader
+from kohort.coordinator.effects import Decision
+from kohort.coordinator.shard import Life, S, Write
+from kohort.protocol.errors import ErrorCode
+from kohort.records.batch import build_key_values, read_header
+from kohort.records.compression import Compression
+
+if TYPE_CHECKING:
+    from kohort.broker.core import Core
+    from kohort.broker.topics import Partition, Topic
+    from kohort.coordinator.runtime import Runtime
+
+logger = logging.getLogger("kohort.groups")
+
+
+class CoordinatorLog(Generic[S]):
+    def __init__(
+        self,
+        core: Core,
+        runtime: Runtime[S],
+        compression: Compression,
+        load_buffer_bytes: int,
+        changed: Callable[[Write[S] | None, int], None],
+    ) -> None:
+        """`changed` is called when answers may have become ready, with the write that is stored if that is why."""
+        self._core = core
+        self._runtime = runtime
+        self._compression = compression
+        self._changed = changed
+        self._loader = ShardLoader(runtime, load_buffer_bytes)
+        self._partitions: dict[int, Partition] = {}
+
+    # ---- which partitions
+
+    def lead(self, topic: Topic, now_ms: int) -> None:
+        """All partitions that are not led yet."""
+        for partition in topic.partitions:
+            if self._partitions.get(partition.index) is not partition:
+                self._partitions[partition.index] = partition
+                self._runtime.lead(partition.index, partition.leader_epoch, now_ms)
+        self._begin_loads(now_ms)
+        self._changed(None, now_ms)
+
+    def resign(self, now_ms: int) -> None:
+        """All of them."""
+        self._partitions.clear()
+        for index in list(self._runtime.shards):
+            self._runtime.resign(index, now_ms)
+        self._changed(None, now_ms)
+
+    @property
+    def is_leading(self) -> bool:
+        return bool(self._partitions)
+
+    def _begin_loads(self, now_ms: int) -> None:
+        loads, self._runtime.effects.loads = self._runtime.effects.loads, []
+        for shard in loads:
+            if shard.life is Life.LOADING:
+                self._loader.start(shard, self._partitions[shard.partition], now_ms)
+
+    # ---- time
+
+    def on_time(self, now_ms: int) -> None:
+        self._loader.step(now_ms)
+        self._runtime.on_time(now_ms)
+        self._begin_loads(now_ms)
+        self._changed(None, now_ms)
+
+    def next_deadline(self, now_ms: int) -> int | None:
+        first = self._runtime.next_deadline()
+        other = self._loader.next_deadline(now_ms)
+        return first if other is None or (first is not None and first <= other) else other
+
+    # ---- records
+
+    def collect(self, now_ms: int) -> None:
+        """One batch per partition of what the turn wants stored."""
+        for write in self._runtime.take_writes(now_ms):
+            partition = self._partitions[write.shard.partition]
+            batches = self._batches(write.decisions, partition.log.config.max_message_bytes, now_ms)
+            if batches is None:
+                self._stored(write, ErrorCode.RECORD_LIST_TOO_LARGE, now_ms)
+                continue
+            write.parts = len(batches)
+            for data in batches:
+                self._core.append(Append(partition, data, read_header(data), self, write))
+
+    def _batches(self, decisions: list[Decision], limit: int, now_ms: int) -> list[bytes] | None:
+        """A decision is divided only where it may be; None where that is not enough."""
+        pairs = [pair for decision in decisions for pair in decision.records]
+        data = build_key_values(pairs, now_ms, self._compression)
+        if len(data) <= limit:
+            return [data]
+        if len(decisions) > 1:
+            halves = _halves(decisions)
+        elif decisions[0].divisible and len(pairs) > 1:
+            halves = [[Decision(half, divisible=True)] for half in _halves(pairs)]
+        else:
+            return None
+        batches: list[bytes] = []
+        for half in halves:
+            made = self._batches(half, limit, now_ms)
+            if made is None:
+                return None
+            batches += made
+        return batches
+
+    def appended(self, append: Append, now_ms: int) -> None:
+        """In the log, or not."""
+        self._stored(append.purpose, append.error, now_ms)
+
+    def _stored(self, write: Write[S], error: ErrorCode, now_ms: int) -> None:
+        if error and write.incarnation == write.shard.incarnation:
+            partition = self._partitions[write.shard.partition]
+            then = "what was decided is void, it is loaded again" if write.applied else "groups go on without"
+            logger.error("%s: %d decisions could not be stored (%s); %s", partition, len(write.decisions), error.name, then)
+        if self._runtime.stored(write, error, now_ms):
+            self._begin_loads(now_ms)
+            self._changed(None if error else write, now_ms)
+        else:
+            self._loader.look_again(now_ms)
+            self._changed(None, now_ms)
+
+
+def _halves(whole: list[Any]) -> list[list[Any]]:
+    middle = len(whole) // 2
+    return [whole[:middle], whole[middle:]]

@@ -1,0 +1,55 @@
+"""FindCoordinator: which broker coordinates a group or a transaction. The services know; here they are asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kohort.broker.table import Api
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from kohort.broker.connection import Call
+    from kohort.broker.core import Core
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2  # what can be asked for; there are no share groups here
+
+
+class Node(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
+NO_NODE = Node(-1, "", -1)
+
+
+def find_coordinator(core: Core, call: Call, message: Any, now_ms: int) -> FindCoordinatorResponse:
+    if call.version < 4:
+        error, node = _coordinator_of(core, message.key_type, message.key, now_ms)
+        text = error.name if not error else error.message
+        return FindCoordinatorResponse(
+            error_code=error, error_message=text, node_id=node.node_id, host=node.host, port=node.port
+        )
+    coordinators = []
+    for key in message.coordinator_keys:
+        error, node = _coordinator_of(core, message.key_type, key, now_ms)
+        found = FindCoordinatorResponse.Coordinator(
+            key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=error
+        )
+        if message.key_type > SHARE:
+            found.error_message = error.message
+        coordinators.append(found)
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _coordinator_of(core: Core, key_type: int, key: str, now_ms: int) -> tuple[ErrorCode, Node]:
+    for service in core.services:
+        if service.key_type == key_type:
+            return service.coordinator_of(key, now_ms)
+    if key_type == TRANSACTION:
+        return ErrorCode.NONE, Node(core.node_id, core.host, core.port)
+    return ErrorCode.INVALID_REQUEST, NO_NODE
+
+
+API = Api(10, "FindCoordinator", 0, 6, find_coordinator)

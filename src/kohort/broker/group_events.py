@@ -1,0 +1,58 @@
+"""What happened to groups, for people and machines: counted, logged, and where configured produced to a topic."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from kohort.broker import event_log
+from kohort.broker.appends import Append
+from kohort.coordinator.events import EVENTS_TOPIC, GroupEvent
+from kohort.coordinator.records import partition_for
+from kohort.protocol.errors import KafkaError
+from kohort.records.batch import build_key_values, read_header
+
+if TYPE_CHECKING:
+    from kohort.broker.core import Core
+
+logger = logging.getLogger("kohort.groups")
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class GroupEvents:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._unpublished: list[GroupEvent] = []  # of this turn
+        self._publishes: bool = core.config["kohort.group.events.topic.enable"]
+
+    def report(self, happened: list[GroupEvent]) -> None:
+        meter = self._core.meter
+        for event in happened:
+            if meter is not None:
+                meter.groups.observe(event)
+            level = logging.INFO if event_log.is_news(event) else logging.DEBUG
+            if logger.isEnabledFor(level):
+                logger.log(level, "%s", event_log.line(event), extra={"event": event})
+        if self._publishes:
+            self._unpublished += happened
+
+    def publish(self, now_ms: int) -> None:
+        if not self._unpublished:
+            return
+        happened, self._unpublished = self._unpublished, []
+        try:
+            topic = self._core.topics.by_name.get(EVENTS_TOPIC) or self._core.topics.create(EVENTS_TOPIC, 1)
+        except KafkaError as error:
+            logger.error("group events are lost, %s cannot be created: %s", EVENTS_TOPIC, error)
+            return
+        by_partition: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        for event in happened:
+            pairs = by_partition.setdefault(partition_for(event.group_id, len(topic.partitions)), [])
+            pairs.append((event.group_id.encode(), _to_json(event.to_dict()).encode()))
+        for index, pairs in by_partition.items():
+            data = build_key_values(pairs, now_ms)
+            self._core.append(Append(topic.partitions[index], data, read_header(data), self))
+
+    def appended(self, append: Append, now_ms: int) -> None:
+        """Nobody waits for them."""
