@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kohort.broker.groups import GroupService
-from kohort.coordinator.events import EVENTS_TOPIC
 from kohort.coordinator import records as group_records
+from kohort.coordinator.events import EVENTS_TOPIC
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode

@@ -200,20 +200,16 @@ class Groups(RuleBasedStateMachine):
         """Unless the group was removed and is another one of the same name now, or was read again from the log."""
         if not hasattr(self, "world"):
             return
-        coordinator = self.world.coordinator
-        now = {
-            group_id: (group, group.generation, coordinator.runtime.shards[coordinator.partition_for(group_id)].incarnation)
-            for group_id, group in coordinator.groups.items()
-        }
-        for group_id, (group, generation, incarnation) in now.items():
-            before, least, loaded = self.generations.get(group_id, (group, 0, incarnation))
-            assert before is not group or generation >= least
-            if before is not group and loaded == incarnation:
-                assert any(
-                    (records.group_key(group_id), None) in decision.records
-                    for write in coordinator.runtime.shards[coordinator.partition_for(group_id)].in_flight
-                    for decision in write.decisions
-                ) or any((records.group_key(group_id), None) in log for log in self.world.log.values())
+        now = {}
+        for group_id, group in self.world.coordinator.groups.items():
+            shard = self.world.coordinator.runtime.shards[self.world.coordinator.partition_for(group_id)]
+            before, least, incarnation = self.generations.get(group_id, (group, 0, shard.incarnation))
+            assert before is not group or group.generation >= least
+            if before is not group and incarnation == shard.incarnation:
+                decided = [decision.records for write in shard.in_flight for decision in write.decisions]
+                gone = (records.group_key(group_id), None)
+                assert any(gone in log for log in [*decided, *self.world.log.values()])
+            now[group_id] = (group, group.generation, shard.incarnation)
         self.generations = now
 
     @invariant()

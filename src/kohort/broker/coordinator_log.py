@@ -126,9 +126,12 @@ class CoordinatorLog(Generic[S]):
         if error and write.incarnation == write.shard.incarnation:
             partition = self._partitions[write.shard.partition]
             then = "what was decided is void, it is loaded again" if write.applied else "groups go on without"
-            logger.error("%s: %d decisions could not be stored (%s); %s", partition, len(write.decisions), error.name, then)
+            logger.error(
+                "%s: %d decisions could not be stored (%s); %s", partition, len(write.decisions), error.name, then
+            )
         if self._runtime.stored(write, error, now_ms):
-            self._begin_loads(now_ms)
+            if error:
+                self._begin_loads(now_ms)
             self._changed(None if error else write, now_ms)
         else:
             self._loader.look_again(now_ms)

@@ -95,6 +95,10 @@ class Context:
         """Leaves when everything that it rests on is stored."""
         self.answers.append((request, response))
 
+    def tell(self, request: Request, response: Any) -> None:
+        """Leaves now: sessions, and who waits in a rebalance, are no business of the log."""
+        self.effects.replies.append((request, response))
+
     def decide(self, changes: Sequence[Change], *, divisible: bool = False) -> Decision:
         """They take effect at once."""
         return Decision([encode(change) for change in changes], changes, divisible=divisible)

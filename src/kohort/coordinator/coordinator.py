@@ -13,6 +13,7 @@ from typing import Any
 
 from kohort.coordinator import admin, expiry, offsets
 from kohort.coordinator.classic import join, session
+from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.context import Context, CoordinatorConfig, Topics
 from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.events import GroupEvent
@@ -124,6 +125,10 @@ class Coordinator:
     def group(self, group_id: str) -> Group | None:
         shard = self._shard(group_id)
         return shard.state.groups.get(group_id) if shard.life is ACTIVE else None
+
+    def classic_group(self, group_id: str) -> ClassicGroup | None:
+        group = self.group(group_id)
+        return group if isinstance(group, ClassicGroup) else None
 
     @property
     def groups(self) -> dict[str, Group]:

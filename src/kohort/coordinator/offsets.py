@@ -93,7 +93,7 @@ def _known_topics(topics: Topics, request: Request) -> tuple[list[_Known], list[
         partitions = topic.partitions
         name = topics.by_id(topic.topic_id) if by_id else topic.name
         found = topics.by_name(name) if name is not None else None
-        if found is None:
+        if found is None or name is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             unknown += commit_error_topics([(topic.name, topic.topic_id, partitions)], error)
             continue
@@ -267,10 +267,10 @@ def _fetch_named(
 ) -> list[Any]:
     answers, unknown = [], []
     for topic in asked:
-        name: str | None = topic.name
+        name: str = topic.name
         if version >= TOPIC_ID_VERSION:
-            name = context.topics.by_id(topic.topic_id)
-            if name is None:
+            known = context.topics.by_id(topic.topic_id)
+            if known is None:
                 partitions = [
                     _FetchPartitions(
                         partition_index=p, committed_offset=INVALID_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID
@@ -279,6 +279,7 @@ def _fetch_named(
                 ]
                 unknown.append(_FetchTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
                 continue
+            name = known
         committed = group.offsets.get(name, {}) if group is not None else {}
         partitions = []
         for index in topic.partition_indexes:

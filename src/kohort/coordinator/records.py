@@ -197,7 +197,8 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
 
 
 def _versioned(message: Any, version: int) -> bytes:
-    return _SHORT.pack(version) + message.encode(version)
+    body: bytes = message.encode(version)
+    return _SHORT.pack(version) + body
 
 
 def _uvarint(number: int) -> bytes:

@@ -15,6 +15,7 @@ from kohort.coordinator.classic import life
 from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.context import Context, CoordinatorConfig, Topics
 from kohort.coordinator.effects import Decision, Effects
+from kohort.coordinator.events import Story
 from kohort.coordinator.group import Group
 from kohort.coordinator.records import (
     Change,
@@ -55,7 +56,7 @@ class ShardGroups(Context):
         self._expiry = Deadline(TimerKind.EXPIRE_OFFSETS, "")
         self.skipped: dict[str, int] = {}  # why -> how many records
         # What happened to a group is no state of it, and is told on after its shard was loaded again.
-        self._stories = {} if previous is None else previous._stories
+        self._stories: dict[str, Story] = {} if previous is None else previous._stories
 
     # ---- loading
 
@@ -138,7 +139,7 @@ class ShardGroups(Context):
     def apply(self, changes: Sequence[Change], offset: int) -> None:
         apply_offset = self._apply_offset
         for change in changes:
-            if type(change) is OffsetCommit:
+            if isinstance(change, OffsetCommit):
                 apply_offset(change, offset)
             else:
                 self._apply_group(change)
@@ -153,7 +154,7 @@ class ShardGroups(Context):
             why = str(unknown)
             self.skipped[why] = self.skipped.get(why, 0) + 1
             return
-        if type(change) is not OffsetCommit:
+        if not isinstance(change, OffsetCommit):
             self._apply_group(change)
         elif producer_id < 0:
             self._apply_offset(change, offset)

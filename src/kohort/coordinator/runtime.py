@@ -157,15 +157,19 @@ class Runtime(Generic[S]):
         write.parts -= 1
         if write.parts:
             return True
-        shard.in_flight.remove(write)
-        if not shard.in_flight:
+        in_flight = shard.in_flight
+        if in_flight[0] is write:
+            in_flight.popleft()
+        else:
+            in_flight.remove(write)
+        if not in_flight:
             del self._storing[shard]
         if shard.resting is write:
             shard.resting = None
         if not write.error:
             self.effects.replies.extend(write.answers)
         elif write.applied:
-            shard.in_flight.appendleft(write)
+            in_flight.appendleft(write)
             self._reload(shard, write.error, now_ms)
             return True
         else:

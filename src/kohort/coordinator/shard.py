@@ -19,6 +19,7 @@ from kohort.coordinator.effects import Answer, Decision
 from kohort.coordinator.timers import Deadline, TimerQueue
 from kohort.protocol.errors import ErrorCode
 
+
 class Life(Enum):
     LOADING = "Loading"
     ACTIVE = "Active"

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.broker.groups import GroupService
+from kohort.broker import shard_loading
 from kohort.broker.purgatory import Purgatory
 from kohort.client.fetcher import Fetcher
 from kohort.client.types import OffsetAndMetadata
 from kohort.coordinator.classic import join, session
-from kohort.coordinator.classic.group import Group
+from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.context import Context
 from kohort.coordinator.coordinator import Coordinator
-from kohort.coordinator.effects import ReplyStored
+from kohort.coordinator.runtime import Runtime
 from kohort.protocol.errors import ErrorCode
 from kohort.storage.memory import MemoryLog
 from kohort.storage.producers import ProducerStates
@@ -44,19 +44,51 @@ class Mutation:
 
 
 def _reply_before_append(original: Any) -> Any:
-    def collect(self: GroupService, now_ms: int) -> None:
-        for append in self._effects.appends:
-            then = append.token
-            if isinstance(then, ReplyStored) and then.request is not None:
-                self._core.reply(then.request.token, then.response)
-                append.token = _Nothing()
-        original(self, now_ms)
+    def decided(self: Runtime[Any], shard: Any, decision: Any) -> None:
+        original(self, shard, decision)
+        if decision is not None:
+            self.effects.replies.extend(shard.open.answers)
+            shard.open.answers.clear()
 
-    return collect
+    return decided
 
 
-class _Nothing:
-    """Stands where an answer would wait for its record."""
+def _decide_on_what_is_stored(original: Any) -> Any:
+    """As a coordinator would that applies records when the log has them: later decisions do not see earlier ones."""
+
+    def decided(self: Runtime[Any], shard: Any, decision: Any) -> None:
+        if decision is not None and decision.changes:
+            changes, decision.changes = decision.changes, ()
+            decision.then = _ApplyThen(changes, shard.next_offset, decision.then)
+        original(self, shard, decision)
+
+    return decided
+
+
+@dataclass(slots=True)
+class _ApplyThen:
+    changes: Any
+    offset: int
+    then: Any
+
+    def stored(self, context: Any, error: ErrorCode) -> Any:
+        if not error:
+            context.apply(self.changes, self.offset)
+        return None if self.then is None else self.then.stored(context, error)
+
+
+def _keep_what_was_not_stored(original: Any) -> Any:
+    """A failed append is answered with its error, and what was decided stays as if it were stored."""
+
+    def stored(self: Runtime[Any], write: Any, error: int, now_ms: int) -> bool:
+        write.applied = False
+        return bool(original(self, write, error, now_ms))
+
+    return stored
+
+
+def _skip_damage(original: Any) -> Any:
+    return lambda buf, pos, header: True
 
 
 def _no_generation_check(original: Any) -> Any:
@@ -75,7 +107,7 @@ def _no_generation_check(original: Any) -> Any:
 def _no_fence(original: Any) -> Any:
     """The old one is told to join again, instead of that another has taken its place."""
 
-    def member_error(self: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    def member_error(self: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
         error = original(self, member_id, instance_id)
         return ErrorCode.UNKNOWN_MEMBER_ID if error is ErrorCode.FENCED_INSTANCE_ID else error
 
@@ -91,13 +123,13 @@ def _stale_assignments(original: Any) -> Any:
         before = {member_id: member.assignment for member_id, member in group.members.items()}
         for given in message.assignments:
             given.assignment = before.get(given.member_id) or given.assignment
-        original(context, group, message)
+        return original(context, group, message)
 
     return store
 
 
 def _forget_generation(original: Any) -> Any:
-    def restore(self: Group) -> None:
+    def restore(self: ClassicGroup) -> None:
         original(self)
         self.generation = 0
 
@@ -105,7 +137,7 @@ def _forget_generation(original: Any) -> Any:
 
 
 def _forget_offsets(original: Any) -> Any:
-    def restore(self: Group) -> None:
+    def restore(self: ClassicGroup) -> None:
         original(self)
         self.offsets.clear()
 
@@ -168,8 +200,8 @@ def _leak_fetches(original: Any) -> Any:
 
 
 def _leave_without_rebalance(original: Any) -> Any:
-    def remove(context: Any, group: Any, left: Any, request: Any, response: Any) -> bool:
-        return False
+    def remove(context: Any, group: Any, left: Any) -> None:
+        return None
 
     return remove
 
@@ -179,13 +211,16 @@ def _no_join_deadline(original: Any) -> Any:
 
 
 MUTATIONS: tuple[Mutation, ...] = (
-    Mutation("reply before append", GroupService, "collect", _reply_before_append),
+    Mutation("reply before append", Runtime, "decided", _reply_before_append),
+    Mutation("decide on what is stored", Runtime, "decided", _decide_on_what_is_stored),
+    Mutation("keep what was not stored", Runtime, "stored", _keep_what_was_not_stored),
+    Mutation("load what is damaged", shard_loading, "check_crc", _skip_damage),
     Mutation("no generation check on commit", Coordinator, "_commit", _no_generation_check),
-    Mutation("forget a fence", Group, "member_error", _no_fence),
+    Mutation("forget a fence", ClassicGroup, "member_error", _no_fence),
     Mutation("skip the session timer", Context, "reset_heartbeat", _no_heartbeat_timer),
     Mutation("keep the last generation's assignments", session, "_store_assignment", _stale_assignments),
-    Mutation("start from generation 0 after a restart", Group, "restore", _forget_generation),
-    Mutation("start without offsets after a restart", Group, "restore", _forget_offsets),
+    Mutation("start from generation 0 after a restart", ClassicGroup, "restore", _forget_generation),
+    Mutation("start without offsets after a restart", ClassicGroup, "restore", _forget_offsets),
     Mutation("accept every heartbeat", session, "_heartbeat_error", _accept_every_heartbeat),
     Mutation("a member leaves, nobody rebalances", session, "_rebalance_without", _leave_without_rebalance),
     Mutation("a join waits for ever", join, "on_join_timer", _no_join_deadline),

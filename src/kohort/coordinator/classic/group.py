@@ -1,7 +1,8 @@
 """A classic group: its data, the questions one can ask of it, and the one writer of its state.
 
-Hard state is what the log says: only replay.py writes it. Soft state is what is under way (a rebalance, parked requests,
-timers): it dies with the coordinator, and a group read back from the log starts from its last stored generation.
+Hard state is what the log says: only replay.py writes it, and what waits for the log to say it. Soft state is what is
+under way (a rebalance, parked requests, timers): it dies with the shard, and a group read back from the log starts from
+its last stored generation.
 """
 
 from struct import error as StructError
@@ -329,9 +330,9 @@ class ClassicGroup(Group):
         return states.DELETE_GROUP[self.state]
 
     def expires_from(self) -> int | None:
-        """KIP-211: an empty group keeps its offsets for the retention since it became empty; a stable group of consumers
-        loses those of topics it no longer subscribes to, by the age of the commit; a simple group likewise by age.
-        KAFKA-13636: nothing expires in the middle of a rebalance."""
+        """KIP-211: an empty group keeps its offsets for the retention since it became empty; a stable group of
+        consumers loses those of topics it no longer subscribes to, by the age of the commit; a simple group likewise by
+        age. KAFKA-13636: nothing expires in the middle of a rebalance."""
         if self.protocol_type is None:
             return BY_AGE
         if self.state is EMPTY:
@@ -399,7 +400,8 @@ class ClassicGroup(Group):
         self.subscribed_topics = self.compute_subscribed_topics()
 
     def __repr__(self) -> str:
-        return f"ClassicGroup({self.group_id}, {self.state.value}, generation={self.generation}, members={list(self.members)})"
+        members = list(self.members)
+        return f"ClassicGroup({self.group_id}, {self.state.value}, generation={self.generation}, members={members})"
 
 
 _SUBSCRIPTIONS: dict[frozenset[str], frozenset[str]] = {}

@@ -144,7 +144,7 @@ def _join_existing(context: Context, group: ClassicGroup, request: Request) -> D
         return _rejoin(context, group, request, member, protocols, CauseKind.METADATA_CHANGED)
     # It lost our answer, or has nothing new to say: the generation stands as it is.
     leads = group.state is COMPLETING_REBALANCE and group.leader_id == member_id
-    context.reply(request, joined_response(group, request, member_id, with_members=leads))
+    context.tell(request, joined_response(group, request, member_id, with_members=leads))
     return None
 
 
@@ -165,7 +165,9 @@ def _hands_over(group: ClassicGroup, member: Member, protocols: Protocols) -> bo
     return before is not None and now is not None and before != now and gave_back(before, now)
 
 
-def _add_member(context: Context, group: ClassicGroup, request: Request, protocols: Protocols, member_id: str) -> Decision | None:
+def _add_member(
+    context: Context, group: ClassicGroup, request: Request, protocols: Protocols, member_id: str
+) -> Decision | None:
     message = request.message
     heartbeat = group.pending_members.get(member_id) or Deadline(TimerKind.DELAYED_HEARTBEAT, group.group_id, member_id)
     member = Member(
@@ -334,7 +336,7 @@ def _answer_joins(context: Context, group: ClassicGroup) -> None:
         request = member.parked_join
         if request is not None:
             leads = group.leader_id == member.member_id
-            context.reply(request, joined_response(group, request, member.member_id, with_members=leads))
+            context.tell(request, joined_response(group, request, member.member_id, with_members=leads))
             unpark_join(group, member)
         context.reset_heartbeat(member)
         member.is_new = False

@@ -24,7 +24,6 @@ from kohort.coordinator.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
-    PREPARING_REBALANCE,
     STABLE,
 )
 from kohort.coordinator.context import Context
@@ -138,7 +137,7 @@ def _hand_out(context: Context, group: ClassicGroup, generation: StoredGroup, le
         group.members[stored.member_id].assignment = stored.assignment
     for member in group.members.values():
         if member.parked_sync is not None:
-            context.reply(member.parked_sync, assignment_response(group, member.assignment))
+            context.tell(member.parked_sync, assignment_response(group, member.assignment))
             member.parked_sync = None
             context.reset_heartbeat(member)
     group.move(context, STABLE, Cause(CauseKind.ASSIGNMENT_STORED, (Who(leader_id),)))

@@ -48,7 +48,7 @@ class Legality(Checker):
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
         """A commit is judged by the state it meets, not by the one in which its record is stored."""
         if isinstance(message, OffsetCommitRequest):
-            group = coordinator.group(message.group_id)
+            group = coordinator.classic_group(message.group_id)
             member_id, generation = message.member_id, message.generation_id_or_member_epoch
             if group is None or group.state is EMPTY:
                 self._may_commit[call] = generation < 0
@@ -67,11 +67,11 @@ class Legality(Checker):
             self._member_request(coordinator, "Heartbeat", message, (STABLE, COMPLETING_REBALANCE))
         elif isinstance(message, SyncGroupRequest) and response.error_code == ErrorCode.NONE:
             self._member_request(coordinator, "SyncGroup", message, (STABLE,))
-            stored = coordinator.group(message.group_id).members[message.member_id].assignment  # type: ignore[union-attr]
+            stored = coordinator.classic_group(message.group_id).members[message.member_id].assignment  # type: ignore[union-attr]
             if response.assignment != stored:
                 self.fail(f"{message.member_id} is told another assignment than the one stored")
         elif isinstance(message, JoinGroupRequest) and response.error_code == ErrorCode.NONE:
-            group = coordinator.group(message.group_id)
+            group = coordinator.classic_group(message.group_id)
             if group is None or response.member_id not in group.members:
                 self.fail(f"{response.member_id} joined {message.group_id}, which does not know it")
             elif response.generation_id != group.generation or group.state not in (COMPLETING_REBALANCE, STABLE):
@@ -86,7 +86,7 @@ class Legality(Checker):
             )
 
     def _member_request(self, coordinator: Coordinator, api: str, message: Any, states: tuple[GroupState, ...]) -> None:
-        group = coordinator.group(message.group_id)
+        group = coordinator.classic_group(message.group_id)
         if group is None:
             if not coordinator.is_loaded(coordinator.partition_for(message.group_id)):
                 return  # while a group is loaded its members are believed
