@@ -93,7 +93,7 @@ def _skip_damage(original: Any) -> Any:
 
 def _no_generation_check(original: Any) -> Any:
     def handle(self: Coordinator, request: Any) -> None:
-        group = self.group(request.message.group_id)
+        group = self.classic_group(request.message.group_id)
         if group is not None and request.message.generation_id_or_member_epoch >= 0:
             request.message.generation_id_or_member_epoch = group.generation
             if group.members and request.message.member_id not in group.members:
@@ -119,7 +119,7 @@ def _no_heartbeat_timer(original: Any) -> Any:
 
 
 def _stale_assignments(original: Any) -> Any:
-    def store(context: Any, group: Any, message: Any) -> None:
+    def store(context: Any, group: Any, message: Any) -> Any:
         before = {member_id: member.assignment for member_id, member in group.members.items()}
         for given in message.assignments:
             given.assignment = before.get(given.member_id) or given.assignment
