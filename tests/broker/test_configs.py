@@ -1,9 +1,12 @@
 """Broker and topic configs: parsing, describing, changing, and that a change has its effect and stays."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+import kohort
 from kohort.broker.config import BrokerConfig, ConfigError, ConfigSource
 from kohort.broker.config_keys import BROKER_KEYS, GROUP_KEYS
 from kohort.broker.reference import markdown
@@ -28,6 +31,29 @@ def test_every_config_is_documented_and_its_default_is_valid():
         "num.partitions": 1,
         "group.max.session.timeout.ms": 1800000,
     }
+
+
+SOURCE = Path(kohort.__file__).parent
+TABLES = {SOURCE / "broker" / "config_keys.py", SOURCE / "storage" / "config.py"}
+AWAITED = {"offsets.commit.timeout.ms", "offsets.load.buffer.size"}
+
+
+def test_every_config_that_is_said_to_have_an_effect_is_read():
+    """A broker's is read by its name, or by a topic's config that it is the default of; that by its attribute."""
+    files = (path for room in ("broker", "coordinator", "storage") for path in (SOURCE / room).rglob("*.py"))
+    text = "\n".join(path.read_text() for path in files if path not in TABLES)
+    own = (SOURCE / "storage" / "config.py").read_text().split("class LogConfig")[1]
+    topics = {
+        name
+        for name, key in CONFIG_KEYS.items()
+        if re.search(rf"\.{key.attribute}\b", text) or re.search(rf"self\.{key.attribute}\b", own)
+    }
+    defaults = {synonym for name in topics for synonym in CONFIG_KEYS[name].synonyms}
+    brokers = {name for name in BROKER_KEYS if f'"{name}"' in text} | defaults
+    brokers |= {name for name in BROKER_KEYS if name.startswith("group.consumer.")}  # of GROUP_KEYS, and their limits
+    said_to = {name for name, key in (BROKER_KEYS | CONFIG_KEYS).items() if not key.doc.startswith("No effect")}
+    assert said_to - topics - brokers <= AWAITED
+    assert topics <= said_to
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from kohort.records.batch import Record, build_batch, check_crc, iter_batches
 from kohort.sim.journal import Past
 from kohort.storage.config import LogConfig
-from kohort.storage.memory import MemoryLog
+from kohort.storage.memory_log import MemoryLog
 
 
 def test_the_past_is_what_stood_at_a_moment_and_all_that_came_after() -> None:

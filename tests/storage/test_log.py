@@ -1,6 +1,7 @@
 """One log: placing batches, rolling, finding, retention, durability, faults. Both kinds unless it is about files."""
 
 import errno
+import itertools
 import os
 import subprocess
 import sys
@@ -107,6 +108,18 @@ def test_segments_roll_by_size_by_age_and_with_a_full_index(make_log, config, ti
     if bases is not None:
         assert [segment.base_offset for segment in log.segments] == bases
     assert [record.offset for record in records_of(log)] == list(range(len(timestamps)))
+
+
+def test_jitter_makes_segments_roll_earlier_each_at_its_own_time(make_log):
+    log = make_log(segment_ms=1000, segment_jitter_ms=900)
+    rolled_at = []
+    for timestamp in range(0, 20_000, 10):
+        before = len(log.segments)
+        put(log, "v", timestamp=timestamp)
+        if len(log.segments) > before:
+            rolled_at.append(timestamp)
+    ages = [later - earlier for earlier, later in itertools.pairwise(rolled_at)]
+    assert all(100 < age <= 1010 for age in ages) and len(set(ages)) > len(ages) / 2
 
 
 def test_epochs_answer_where_they_ended(make_log):

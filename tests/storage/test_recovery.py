@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kohort.records.batch import read_header
 from kohort.storage import LogConfig
-from kohort.storage.local_segment import CLEANED, LOG, SUFFIXES, SWAP
+from kohort.storage.segment_files import CLEANED, LOG, SUFFIXES, SWAP
 from storage_world import batch, open_store, records_of
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300)

@@ -14,7 +14,7 @@ from kohort.sim.network import Link
 from kohort.sim.observed import ObservedCore
 from kohort.sim.scheduler import Event, Stall
 from kohort.storage.config import LogConfig
-from kohort.storage.memory import MemoryLog
+from kohort.storage.memory_log import MemoryLog
 from kohort.storage.store import MemoryStore
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from kohort.coordinator.context import Context
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.runtime import Runtime
 from kohort.protocol.errors import ErrorCode
-from kohort.storage.memory import MemoryLog
+from kohort.storage.memory_log import MemoryLog
 from kohort.storage.producers import ProducerStates
-from kohort.storage.segmented import SegmentedLog
+from kohort.storage.segmented_log import SegmentedLog
 
 
 @dataclass(frozen=True, slots=True)

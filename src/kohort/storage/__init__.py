@@ -2,9 +2,9 @@
 
 from kohort.storage.config import CONFIG_KEYS, LogConfig
 from kohort.storage.errors import DataDirInUse, InvalidConfig, OffsetOutOfRange, StorageError
-from kohort.storage.local import LocalLog
+from kohort.storage.local_log import LocalLog
 from kohort.storage.log import AbortedTxn, Appended, Compaction, FoundOffset, Log
-from kohort.storage.memory import Faults, MemoryLog
+from kohort.storage.memory_log import Faults, MemoryLog
 from kohort.storage.producers import ProducerStates, Verdict
 from kohort.storage.store import LogStore, MemoryStore, Store
 

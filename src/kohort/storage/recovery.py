@@ -15,20 +15,11 @@ from typing import NamedTuple
 from kohort.records.batch import BatchHeader, RecordsError, check_crc, read_header
 from kohort.storage import checkpoints
 from kohort.storage.epochs import LeaderEpochs
-from kohort.storage.local import SNAPSHOT, LocalLog
-from kohort.storage.local_segment import (
-    CLEANED,
-    DELETED,
-    INDEX,
-    LOG,
-    SWAP,
-    TIME_INDEX,
-    TXN_INDEX,
-    LocalSegment,
-    file_name,
-)
+from kohort.storage.local_log import SNAPSHOT, LocalLog
+from kohort.storage.local_segment import LocalSegment
 from kohort.storage.producers import AppendedBatch, ProducerStates, decode_snapshot
 from kohort.storage.segment import MAX_RELATIVE_OFFSET
+from kohort.storage.segment_files import CLEANED, DELETED, INDEX, LOG, SWAP, TIME_INDEX, TXN_INDEX, file_name
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from kohort.storage.committer import Committer
 from kohort.storage.config import LogConfig
 from kohort.storage.errors import DataDirInUse, StorageError
 from kohort.storage.handles import DEFAULT_LIMIT, Handles
-from kohort.storage.local import LocalLog
+from kohort.storage.local_log import LocalLog
 from kohort.storage.log import Compaction, Log
-from kohort.storage.memory import MemoryLog
+from kohort.storage.memory_log import MemoryLog
 from kohort.storage.recovery import Checkpoint, load
 
 ConfigFor = Callable[[str], LogConfig]

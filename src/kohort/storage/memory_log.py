@@ -15,7 +15,7 @@ from kohort.storage.errors import StorageError
 from kohort.storage.log import AbortedTxn, Buffer, FlushCallback
 from kohort.storage.producers import ProducerStates
 from kohort.storage.segment import Segment
-from kohort.storage.segmented import SegmentedLog
+from kohort.storage.segmented_log import SegmentedLog
 
 MAX_SEGMENT_BYTES = 16 * 1024 * 1024  # retention frees whole segments, and memory is dearer than disk
 

@@ -10,16 +10,17 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 from struct import Struct
+from zlib import crc32
 
 from kohort.records.batch import BatchHeader, patch_batch, read_header, read_records
 from kohort.records.control import ControlType, control_type, read_marker
 from kohort.storage.compaction import DEFAULT_MAX_KEYS, last_of_producers
+from kohort.storage.compaction_round import CompactionRound, aborted_within
 from kohort.storage.config import LogConfig
 from kohort.storage.epochs import LeaderEpochs
 from kohort.storage.errors import OffsetOutOfRange, StorageError
 from kohort.storage.log import AbortedTxn, Appended, Buffer, Compaction, FoundOffset, Log
 from kohort.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStates
-from kohort.storage.rounds import CompactionRound, aborted_within
 from kohort.storage.segment import LOG_OVERHEAD, MAX_RELATIVE_OFFSET, Segment
 
 _PLACE = Struct(">qii")  # base offset, length, leader epoch: the part of a batch that a log writes itself
@@ -59,6 +60,7 @@ class SegmentedLog(Log):
     def _use(self, config: LogConfig) -> None:
         self._segment_bytes = config.segment_bytes
         self._roll_ms = config.roll_ms
+        self._jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         self._flush_messages = config.flush_messages
         self._stamps = config.log_append_time
 
@@ -168,12 +170,17 @@ class SegmentedLog(Log):
         if segment.size and (
             segment.size + size > self._segment_bytes
             or (newest - segment.first_timestamp if segment.first_timestamp >= 0 else now_ms - segment.created_ms)
-            > self._roll_ms
+            > self._roll_ms - (self._jitter_ms and self._jitter(segment))
             or next_offset - 1 - segment.base_offset > MAX_RELATIVE_OFFSET
             or segment.full
         ):
             return self.roll(now_ms)
         return segment
+
+    def _jitter(self, segment: Segment) -> int:
+        """What is taken off the age of a segment, so that not all partitions roll at once. As good as chance, and the
+        same at every look."""
+        return crc32(f"{self.topic}-{self.partition}-{segment.base_offset}".encode()) % self._jitter_ms
 
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and start another one at the end of the log."""

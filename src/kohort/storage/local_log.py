@@ -11,12 +11,13 @@ from kohort.storage.committer import Committer
 from kohort.storage.config import LogConfig
 from kohort.storage.errors import StorageError
 from kohort.storage.handles import Handles
-from kohort.storage.local_segment import CLEANED, DELETED, LOG, SUFFIXES, SWAP, LocalSegment, file_name
+from kohort.storage.local_segment import LocalSegment
 from kohort.storage.log import FlushCallback
 from kohort.storage.page_cache import read_through
 from kohort.storage.producers import encode_snapshot
 from kohort.storage.segment import Segment
-from kohort.storage.segmented import SegmentedLog
+from kohort.storage.segment_files import CLEANED, DELETED, LOG, SUFFIXES, SWAP, file_name
+from kohort.storage.segmented_log import SegmentedLog
 
 SNAPSHOT = ".snapshot"
 
