@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,5 +108,12 @@ def test_topic_and_config_tools(broker: kohort.Broker) -> None:
     assert "retention.ms=7777" in shown and "segment.ms=9999" in shown
     offsets = tool(broker, "org.apache.kafka.tools.GetOffsetShell", "--topic", "made")
     assert offsets.split() == [f"made:{i}:0" for i in range(5)]
+    group = ("--entity-type", "groups", "--entity-name", "made")
+    tool(broker, configs, "--alter", *group, "--add-config", "consumer.session.timeout.ms=50000")
+    shown = tool(broker, configs, "--describe", "--entity-type", "groups")
+    assert "Dynamic configs for group made" in shown and "consumer.session.timeout.ms=50000" in shown
+    features = tool(broker, "org.apache.kafka.tools.FeatureCommand", "describe")
+    assert re.search(r"Feature: metadata.version .*FinalizedVersionLevel: 4\.3-IV0", features)
+    assert re.search(r"Feature: group.version .*FinalizedVersionLevel: 0", features)
     tool(broker, topics, "--delete", "--topic", "made")
     assert "made" not in tool(broker, topics, "--list").split()
