@@ -16,6 +16,7 @@ from kohort.client.types import TopicPartition
 from kohort.coordinator.records import GroupMetadata, OffsetCommit, encode
 from kohort.history import tables
 from kohort.history.survey import REPORTS, TABLES
+from kohort.protocol import messages
 
 TOPIC = "orders"
 SECOND = 1_000
@@ -160,19 +161,39 @@ def test_a_time_and_a_group_narrow_what_is_read(spark: Any, world: tuple[str, in
     assert [row["offset"] for row in rows(early)] == [2]
 
 
-def test_tombstones_are_rows_and_what_is_left_out_is_counted(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tombstones_are_rows_and_what_no_table_has_is_in_quarantine(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offset_key, group_key = encode(OffsetCommit("g", TOPIC, 0, None))[0], encode(GroupMetadata("g", None))[0]
-    pairs = [(offset_key, None), (group_key, None), (group_key, b"\x00\x63"), (b"\x00\x05\x00\x01g", b""), (b"x", b"")]
-    records = [(key, value, 0, number, datetime(2026, 1, 1)) for number, (key, value) in enumerate([*pairs, pairs[3]])]
+    epoch = messages.ConsumerGroupMetadataValue(epoch=7)
+    pairs = [
+        (offset_key, None),
+        (group_key, None),
+        (group_key, b"\x00\x63"),
+        (b"\x00\x03\x00\x01g", b"\x00\x00" + bytes(epoch.encode(0))),
+        (b"\x00\x05\x00\x01g\x00\x01m", None),
+        (b"\x00\x05\x00\x01g\x00\x01m", b"\x00\x00damaged"),
+        (b"\x00\x63", b"of the future"),
+        (b"x", b""),
+        (None, None),
+    ]
+    records = [(key, value, 0, number, datetime(2026, 1, 1)) for number, (key, value) in enumerate(pairs)]
     frame = spark.createDataFrame(records, tables.RECORDS)
     monkeypatch.setattr(tables, "_records", lambda *_: frame)
     assert [(row["group_id"], row["tombstone"], row["offset"]) for row in rows(history.commits(spark, ""))] == [
         ("g", True, None)
     ]
     assert [(row["group_id"], row["tombstone"]) for row in rows(history.generations(spark, ""))] == [("g", True)]
-    left_out = {(row["key_type"], row["reason"]): row["records"] for row in rows(history.skipped_records(spark, ""))}
-    foreign = "another kind of record"
-    assert left_out == {(5, foreign): 2, (0x78, foreign): 1, (2, "group metadata value version 99"): 1}
+    modern = [(row["kind"], row["member_id"], row["epoch"]) for row in rows(history.group_records(spark, ""))]
+    assert modern == [("ConsumerGroupMetadata", None, 7), ("ConsumerGroupMemberMetadata", "m", None)]
+    kept = {row["record_offset"]: row for row in rows(history.quarantine(spark, ""))}
+    assert {n: (row["key"], row["value"]) for n, row in kept.items()} == {n: pairs[n] for n in (2, 5, 6, 7, 8)}
+    assert kept[2]["problem"] == "group metadata value version 99" and kept[6]["problem"] == "key type 99"
+    counts = {(row["key_type"], row["family"]): row for row in rows(history.record_counts(spark, ""))}
+    assert {key: (row["records"], row["damaged"]) for key, row in counts.items()} == {
+        (1, "classic"): (1, 0), (2, "classic"): (2, 1), (3, "consumer"): (1, 0), (5, "consumer"): (2, 1),
+        (99, "unknown"): (1, 1), (None, "unknown"): (2, 2),
+    }  # fmt: skip
 
 
 def test_a_live_table(spark: Any, world: tuple[str, int], tmp_path: Any) -> None:

@@ -15,10 +15,12 @@ _HOMES = {
     "generations": "tables",
     "group_events": "tables",
     "group_events_stream": "tables",
+    "group_records": "tables",
     "lag": "reports",
     "member_lives": "reports",
+    "quarantine": "tables",
     "rebalances": "reports",
-    "skipped_records": "tables",
+    "record_counts": "tables",
     "stuck_partitions": "reports",
     "top_talkers": "reports",
 }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kohort.history import columnar, decoding, stories
+from kohort.history import columnar, decoding, kinds, stories
 
 TEXT, INT, LONG, FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 WHO = {"member_id": TEXT, "instance_id": TEXT, "client_id": TEXT, "client_host": TEXT}
@@ -52,6 +52,10 @@ GENERATION = _struct(
     tombstone=FLAG,
     problem=TEXT,
 )
+GROUP_RECORD = _struct(
+    group_id=TEXT, member_id=TEXT, family=TEXT, kind=TEXT, epoch=INT, data=TEXT, tombstone=FLAG, problem=TEXT
+)
+KIND = _struct(key_type=INT, kind=TEXT, family=TEXT, problem=TEXT)
 CAUSE = _struct(kind=TEXT, text=TEXT, **WHO, at_ms=LONG, after_ms=LONG, said=TEXT)
 REBALANCES = pa.list_(
     _struct(
@@ -105,12 +109,17 @@ def decode_commits(keys: pa.Array, values: pa.Array) -> pa.Array:
         "problem": pa.nulls(len(keys), TEXT),
     }
     decoded = pa.StructArray.from_arrays([arrays[field.name] for field in COMMIT], fields=list(COMMIT))
-    odd = np.flatnonzero(read.odd)
-    if not len(odd):
+    return _with_odd(decoded, read.odd, _one_by_one, keys, values)
+
+
+def _with_odd(decoded: pa.Array, odd: Any, one_by_one: Any, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """`decoded`, with the rows that are `odd` replaced by what `one_by_one` makes of them."""
+    rows = np.flatnonzero(odd)
+    if not len(rows):
         return decoded
-    order = np.arange(len(keys))
-    order[odd] = len(keys) + np.arange(len(odd))
-    return pa.concat_arrays([decoded, _one_by_one(keys.take(pa.array(odd)), values.take(pa.array(odd)))]).take(order)
+    order = np.arange(len(decoded))
+    order[rows] = len(decoded) + np.arange(len(rows))
+    return pa.concat_arrays([decoded, one_by_one(keys.take(pa.array(rows)), values.take(pa.array(rows)))]).take(order)
 
 
 def _one_by_one(keys: pa.Array, values: pa.Array) -> pa.Array:
@@ -122,6 +131,26 @@ def _one_by_one(keys: pa.Array, values: pa.Array) -> pa.Array:
 def decode_generations(keys: pa.Array, values: pa.Array) -> pa.Array:
     rows = map(decoding.generation_row, keys.to_pylist(), values.to_pylist())
     return pa.array(list(rows), GENERATION)
+
+
+def decode_group_records(keys: pa.Array, values: pa.Array) -> pa.Array:
+    """Of keys that begin with one of kinds.MODERN_KEYS."""
+    return pa.array(list(map(kinds.modern_row, keys.to_pylist(), values.to_pylist())), GROUP_RECORD)
+
+
+def kinds_of(keys: pa.Array, values: pa.Array) -> pa.Array:
+    """What each record is, and what is wrong with it; commits by columns."""
+    read = columnar.decode(keys, values)
+    rows = len(keys)
+    kind, family = pa.repeat(kinds.KINDS[1].name, rows), pa.repeat(kinds.CLASSIC, rows)
+    arrays = [pa.array(read.key_type, INT), kind, family, pa.nulls(rows, TEXT)]
+    commits = pa.StructArray.from_arrays(arrays, fields=list(KIND))
+    return _with_odd(commits, read.odd, _kinds_one_by_one, keys, values)
+
+
+def _kinds_one_by_one(keys: pa.Array, values: pa.Array) -> pa.Array:
+    pairs = zip(keys.to_pylist(), values.to_pylist(), strict=True)
+    return pa.array([kinds.kind_of(key, value)._asdict() for key, value in pairs], KIND)
 
 
 def _each(read: Callable[[Iterable[Any]], list[dict[str, Any]]], groups: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -76,6 +76,7 @@ class _Column:
 class Commits(NamedTuple):
     """Columns of decoding.COMMIT_COLUMNS, but for `problem`; `odd` rows are not decoded and mean nothing."""
 
+    key_type: Ints
     group_id: pa.Array
     topic: pa.Array
     partition: Ints
@@ -97,10 +98,10 @@ def decode(keys: pa.Array, values: pa.Array) -> Commits:
     group_id = key.texts(where["group_start"], where["group_end"], fits)
     topic = key.texts(where["topic_start"], where["topic_end"], fits)
     metadata = value.texts(read["metadata_start"], read["metadata_end"], fits & live)
-    fits &= _is_ascii(group_id, topic, metadata)
+    fits &= _readable(group_id, topic, metadata)
     return Commits(
-        _text(group_id, fits), _text(topic, fits), where["partition"], read["offset"], read["leader_epoch"],
-        _text(metadata, fits), read["commit_ms"], read["expire_ms"], ~live, ~fits,
+        where["key_type"], _text(group_id, fits), _text(topic, fits), where["partition"],
+        read["offset"], read["leader_epoch"], _text(metadata, fits), read["commit_ms"], read["expire_ms"], ~live, ~fits,
     )  # fmt: skip
 
 
@@ -116,6 +117,7 @@ def _keys(key: _Column) -> tuple[dict[str, Ints], Flags]:
     fits &= (size >= 0) & (group_end + 2 + size + 4 == end)
     topic_end = np.where(fits, group_end + 2 + size, 0)
     found = {
+        "key_type": kind,
         "group_start": start + 4,
         "group_end": group_end,
         "topic_start": group_end + 2,
@@ -173,8 +175,8 @@ def _values(value: _Column) -> tuple[dict[str, Ints], Flags]:
     return found, fits
 
 
-def _is_ascii(*columns: pa.Array) -> Flags:
-    """Rows all of whose texts are plain; where all are valid UTF-8, as nearly always, every row is good."""
+def _readable(*columns: pa.Array) -> Flags:
+    """All rows where all texts are UTF-8, as nearly always; else those without any but ASCII characters."""
     good = np.ones(len(columns[0]), np.bool_)
     for column in columns:
         try:

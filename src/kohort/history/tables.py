@@ -25,6 +25,7 @@ from kohort.history.decoding import (
     GENERATION_KEYS,
     key_prefixes,
 )
+from kohort.history.kinds import MODERN_KEYS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -241,28 +242,62 @@ def _begins_with(prefixes: Sequence[bytes]) -> Column:
     return found
 
 
-def skipped_records(
+def group_records(
+    spark: SparkSession,
+    servers: str,
+    groups: Iterable[str] | str | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """One row a record of a consumer (KIP-848), share or streams group that is still in the log; `data` is JSON."""
+    scope = Scope.of(servers, groups, since, until, settings)
+    decode = arrow.udf(arrow.decode_group_records, arrow.GROUP_RECORD)
+    fields = ("group_id", "family", "kind", "member_id", "epoch", "data", "tombstone")
+    found = (
+        _decoded(spark, scope, MODERN_KEYS, decode)
+        .where("stored.problem IS NULL")
+        .select(
+            f.col("timestamp").alias("time"),
+            *(f.col(f"stored.{name}") for name in fields),
+            "stored_bytes",
+            "record_partition",
+            "record_offset",
+        )
+    )
+    return scope.within(found)
+
+
+def record_counts(
     spark: SparkSession,
     servers: str,
     since: Time | None = None,
     until: Time | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """What the tables leave out of `__consumer_offsets`, counted: records of KIP-848 and later, the unreadable."""
-    scope = Scope.of(servers, None, since, until, settings)
-    key_type = f.conv(f.hex(f.substring("key", 1, 2)), 16, 10).cast("int").alias("key_type")
-    records = _records(spark, scope, OFFSETS_TOPIC)
-    foreign = f.coalesce(~_begins_with([*COMMIT_KEYS, *GENERATION_KEYS]), f.lit(True))
-    others = records.where(foreign).select(key_type, f.lit("another kind of record").alias("reason"))
-    kinds = (
-        (COMMIT_KEYS, arrow.decode_commits, arrow.COMMIT),
-        (GENERATION_KEYS, arrow.decode_generations, arrow.GENERATION),
+    """One row a kind of record in `__consumer_offsets`: how many there are, and how many of them cannot be read."""
+    each = _kinds(_records(spark, Scope.of(servers, None, since, until, settings), OFFSETS_TOPIC)).select("of.*")
+    return each.groupBy("key_type", "kind", "family").agg(
+        f.count("*").alias("records"), f.count("problem").alias("damaged")
     )
-    for keys, function, kind in kinds:
-        mine = records.where(_begins_with(keys))
-        read = mine.select(key_type, arrow.udf(function, kind)("key", "value").alias("stored"))
-        others = others.union(read.where("stored.problem IS NOT NULL").select("key_type", "stored.problem"))
-    return others.groupBy("key_type", "reason").agg(f.count("*").alias("records"))
+
+
+def quarantine(
+    spark: SparkSession,
+    servers: str,
+    since: Time | None = None,
+    until: Time | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """One row a record of `__consumer_offsets` that no table has, raw, with what is wrong: unknown, or damaged."""
+    each = _kinds(_records(spark, Scope.of(servers, None, since, until, settings), OFFSETS_TOPIC))
+    return each.where("of.problem IS NOT NULL").select(
+        f.col("timestamp").alias("time"), "of.key_type", "of.kind", "of.problem", "key", "value", *_position()
+    )
+
+
+def _kinds(records: DataFrame) -> DataFrame:
+    return records.withColumn("of", arrow.udf(arrow.kinds_of, arrow.KIND)("key", "value"))
 
 
 # -- ends -------------------------------------------------------------------------------------------------------------
