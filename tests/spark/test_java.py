@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.spark import java
+from kohort.spark import java, launchers
 
 
 def fake_java(path: Path, version: str) -> Path:
@@ -33,7 +33,7 @@ def test_an_old_java_is_replaced_by_the_bundled_one(tmp_path: Path, monkeypatch:
     fake_java(tmp_path / "old" / "bin" / "java", "11.0.2")
     bundled = fake_java(tmp_path / "a bundled one" / "java", "25")
     monkeypatch.setattr(java, "bundled_java", lambda: bundled)
-    monkeypatch.setattr(java.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(launchers.tempfile, "gettempdir", lambda: str(tmp_path))
     environ = {"JAVA_HOME": str(tmp_path / "old")}
     java.prepare(environ)
     launcher = Path(environ["JAVA_HOME"]) / "bin" / "java"

