@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RECIPES := .venv-recipes
+OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
 .PHONY: demo test test-again recipes lint conformance bench sim soak clean help
 
 help:
-	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark"
+	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
 	@echo "make test         the tests (under ten minutes on two cores)"
 	@echo "make conformance  compare with a real Apache Kafka (needs a JDK 17+ and Maven)"
 	@echo "make sim          thousands of simulated clusters, each with its own faults"
@@ -18,13 +19,14 @@ help:
 	@echo "make lint         ruff, and mypy over src/"
 
 $(READY): pyproject.toml setup.py constraints.txt src/kohort/records/_decode.c
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@$(OLD_PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)
-	$(BIN)/kohort demo
+demo:
+	@$(OLD_PYTHON)
+	@$(PYTHON) tools/demo.py
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -8,13 +8,19 @@ from typing import Annotated
 import typer
 
 from kohort.cli.failures import Failed
+from kohort.cli.style import command, new_app
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 
 
-@app.command()
+@command(app)
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="The group alone, without Spark, in some ten seconds.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="The group alone, without Spark, in some eight seconds.")
+    ] = False,
+    part: Annotated[
+        int | None, typer.Option("--part", metavar="1|2", min=1, max=2, help="Only the readers, or only Spark.")
+    ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live screen, as in a pipe.")] = False,
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Also write an animated picture (SVG).")
@@ -30,7 +36,7 @@ def demo(
     if record is not None and not record.parent.is_dir():
         raise typer.BadParameter(f"the directory {record.parent} does not exist", param_hint="--record")
     try:
-        code = run(fast, plain, record)
+        code = run(fast, plain, record, part)
     except DemoFailed as error:
         raise Failed(str(error)) from None
     raise typer.Exit(code)

@@ -11,15 +11,16 @@ import typer
 
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, is_terminal, plain_table, print_json
+from kohort.cli.style import command, new_app
 from kohort.sim import checkers
 from kohort.sim.mutations import MUTATIONS
 from kohort.sim.runner import Result, hunt, run_seed, run_seeds, shrink
 
-app = typer.Typer(add_completion=False)
+app = new_app()
 PROGRESS_EVERY_SECONDS = 10.0
 
 
-@app.command()
+@command(app)
 def sim(
     seed: Annotated[int | None, typer.Option(help="Run this one seed.", min=0)] = None,
     seeds: Annotated[int | None, typer.Option(help="Run this many seeds, one after another.", min=1)] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import kohort
 from kohort.client.admin_types import NewTopic
@@ -18,15 +19,29 @@ from kohort.demo.words import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GRO
 
 GROUP = "shop"
 PARTITIONS = 6
-SESSION_MS = 2_500
-HEARTBEAT_MS = 400
 LONGEST_WAIT_S = 10.0
 BROKER = {
-    "group.initial.rebalance.delay.ms": 500,
     "group.min.session.timeout.ms": 1_000,
     "kohort.group.events.topic.enable": True,
     "auto.create.topics.enable": False,
 }
+
+
+class Tempo(NamedTuple):
+    """How fast it is played. `pace` stretches the pauses in which there is only to be looked."""
+
+    pace: float
+    session_ms: int
+    heartbeat_ms: int
+    initial_delay_ms: int
+
+
+TO_WATCH = Tempo(1.6, 2_500, 400, 500)
+FAST = Tempo(0.25, 1_200, 150, 100)
+
+
+def broker_config(tempo: Tempo) -> dict[str, Any]:
+    return BROKER | {"group.initial.rebalance.delay.ms": tempo.initial_delay_ms}
 
 
 @dataclass(slots=True)
@@ -47,10 +62,10 @@ def create_topics(servers: str) -> None:
 
 
 class Readers:
-    """The readers of part one. `pace` stretches the pauses in which there is only to be looked."""
+    """The readers of part one."""
 
-    def __init__(self, servers: str, cast: Cast, show: Show, shop: Shop, pace: float) -> None:
-        self._servers, self._cast, self._show, self._shop, self._pace = servers, cast, show, shop, pace
+    def __init__(self, servers: str, cast: Cast, show: Show, shop: Shop, tempo: Tempo) -> None:
+        self._servers, self._cast, self._show, self._shop, self._tempo = servers, cast, show, shop, tempo
         self._watch = Watch(servers, GROUP, TOPIC, PARTITIONS)
         self._running: dict[str, Process] = {}
         self._files: dict[str, Path] = {}
@@ -70,7 +85,7 @@ class Readers:
             watch.close()
 
     def _pause(self, seconds: float) -> None:
-        time.sleep(seconds * self._pace)
+        time.sleep(seconds * self._tempo.pace)
 
     def _start(self, name: str) -> None:
         path = self._files[name] = self._cast.folder / f"{name}.jsonl"
@@ -80,7 +95,10 @@ class Readers:
             "group_id": GROUP,
             "topic": TOPIC,
             "path": str(path),
-            "settings": {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS},
+            "settings": {
+                "session.timeout.ms": self._tempo.session_ms,
+                "heartbeat.interval.ms": self._tempo.heartbeat_ms,
+            },
         }
         self._running[name] = self._cast.start(name, "kohort.demo.reader", task)
 
@@ -121,7 +139,8 @@ class Readers:
         show.step(SYNC_GROUP, f"alice is alone, so it leads, and gives all {PARTITIONS} partitions to itself")
         self._settled("alice reads")
         self._pause(0.6)
-        show.step(HEARTBEAT, f"every {HEARTBEAT_MS} ms alice says that it lives; silence for {SESSION_MS} ms is death")
+        every, silence = self._tempo.heartbeat_ms, self._tempo.session_ms
+        show.step(HEARTBEAT, f"every {every} ms alice says that it lives; silence for {silence} ms is death")
         self._pause(0.8)
 
     def _more_members(self) -> None:
@@ -143,7 +162,8 @@ class Readers:
         show.step(HEARTBEAT, f"kill -9 {name}: no goodbye. Its partitions wait until its silence is noticed")
         evicted = f"{name} is evicted"
         watch.wait_for(lambda view: any(evicted in line.text for line in view.lines), f"{name} is evicted")
-        show.step(JOIN_GROUP, f"{name} was silent for {SESSION_MS} ms and is out: the others rejoin and share its work")
+        silence = self._tempo.session_ms
+        show.step(JOIN_GROUP, f"{name} was silent for {silence} ms and is out: the others rejoin and share its work")
         self._settled(f"the others take over from {name}")
         self._pause(0.8)
         return killed_ms
