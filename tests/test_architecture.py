@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "kohort"
 # Package -> packages of ours that it may import.
 MAY_IMPORT = {
     "config_key": set(),
+    "lazy_names": set(),
     "protocol": set(),
     "records": {"protocol"},
     "assignors": set(),
@@ -22,7 +23,7 @@ MAY_IMPORT = {
     "insight": {"coordinator", "assignors", "protocol"},
     "storage": {"config_key", "protocol", "records"},
     "broker": {"config_key", "protocol", "records", "coordinator", "insight", "storage"},
-    "client": {"protocol", "records", "assignors"},
+    "client": {"lazy_names", "protocol", "records", "assignors"},
     "spark": {"client", "assignors", "records", "protocol"},
     "history": {"spark", "client", "insight", "coordinator", "records", "protocol"},
     "sim": {"broker", "client", "coordinator", "storage", "assignors", "records", "protocol"},

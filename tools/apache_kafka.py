@@ -237,17 +237,6 @@ class ApacheKafka(BrokerProcess):
     def class_path(self) -> str:
         return class_path()
 
-    def java(
-        self,
-        main: str,
-        *args: str,
-        input: str | bytes | None = None,
-        timeout: float = 120,
-        extra_class_path: Sequence[Path | str] = (),
-        check: bool = True,
-    ) -> subprocess.CompletedProcess[str]:
-        return run_java(main, *args, input=input, timeout=timeout, extra_class_path=extra_class_path, check=check)
-
     def _command(self) -> list[str]:
         """Fetches the jars and formats the data directory where needed."""
         fetch_jars()

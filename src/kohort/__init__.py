@@ -3,8 +3,9 @@
 Names are imported on first use, so that a process pays only for what it needs.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kohort.lazy_names import imported_on_use
 
 if TYPE_CHECKING:
     from kohort.broker.embedded import Broker
@@ -23,14 +24,7 @@ _HOMES = {
 
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
-
-    def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(home), name)
-        globals()[name] = value
-        return value
+    __getattr__ = imported_on_use(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -40,23 +40,8 @@ def test_compaction_runs_elsewhere_and_keeps_the_last_value_of_a_key():
     assert b"v0" not in records and b"v4" in records and b"meanwhile" in records
 
 
-def test_a_compaction_that_fails_is_tried_again(caplog):
-    world = World({"log.cleaner.backoff.ms": 1000})
-    world.create_topic("t", cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0")
-    client = world.connect()
-    for number in range(4):
-        client.produce("t", keyed(b"k", b"v%d" % number, world.now_ms))
-        world.now_ms += 10
-    world.run_jobs = False
-    world.advance(1000)
-    (job,) = world.core.take_jobs()
-    world.core.job_done(job, OSError("no space left"), world.now_ms)
-    assert "compaction failed" in caplog.text
-    world.advance(1000)
-    assert len(world.core.take_jobs()) == 1
-
-
-def test_a_topic_deleted_during_its_compaction():
+def about_to_compact():
+    """A compacted topic of four segments, and the job that nobody has run yet."""
     world = World({"log.cleaner.backoff.ms": 1000})
     topic = world.create_topic("t", cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0")
     client = world.connect()
@@ -66,6 +51,19 @@ def test_a_topic_deleted_during_its_compaction():
     world.run_jobs = False
     world.advance(1000)
     (job,) = world.core.take_jobs()
+    return world, topic, job
+
+
+def test_a_compaction_that_fails_is_tried_again(caplog):
+    world, _, job = about_to_compact()
+    world.core.job_done(job, OSError("no space left"), world.now_ms)
+    assert "compaction failed" in caplog.text
+    world.advance(1000)
+    assert len(world.core.take_jobs()) == 1
+
+
+def test_a_topic_deleted_during_its_compaction():
+    world, topic, job = about_to_compact()
     world.core.topics.delete(topic)
     job.run()
     world.core.job_done(job, None, world.now_ms)

@@ -1,10 +1,10 @@
 """The real broker that the other conformance tests compare with: it starts, keeps its data, and ends when told to."""
 
-from apache_kafka import ApacheKafka
+from apache_kafka import ApacheKafka, run_java
 
 
 def topics(kafka: ApacheKafka, *args: str) -> list[str]:
-    done = kafka.java("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", kafka.bootstrap_servers, *args)
+    done = run_java("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", kafka.bootstrap_servers, *args)
     return done.stdout.split("\n")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apache_kafka import ApacheKafka
+from apache_kafka import ApacheKafka, run_java
 from cli.conftest import CommandLine, Member, until
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -58,7 +58,7 @@ def table(text: str, *columns: str) -> list[tuple[str, ...]]:
 
 
 def kafka(cluster: ApacheKafka, *arguments: str) -> str:
-    return cluster.java(TOOL, "--bootstrap-server", cluster.bootstrap_servers, *arguments).stdout
+    return run_java(TOOL, "--bootstrap-server", cluster.bootstrap_servers, *arguments).stdout
 
 
 def described(k: CommandLine, group: str) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def test_keys_go_to_the_partitions_of_the_java_producer(apache_kafka: ApacheKafk
     producer = "org.apache.kafka.tools.ConsoleProducer"
     parse = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
     servers = ["--bootstrap-server", k.servers]
-    apache_kafka.java(producer, *servers, "--topic", "cli-keys-java", *parse, input=lines)
+    run_java(producer, *servers, "--topic", "cli-keys-java", *parse, input=lines)
     assert k("produce", "cli-keys-kohort", "--key-separator", ":", "-z", "zstd", stdin=lines).code == 0
 
     def placed(name: str) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import kohort
-from apache_kafka import ApacheKafka, java_command
+from apache_kafka import ApacheKafka, java_command, run_java
 from broker_process import free_ports
 from client.conftest import Topics, until
 from client.readers import Reader, check_all_read_once, confluent_reader, kafka_python_reader, kohort_reader
@@ -255,7 +255,6 @@ def test_group_tools_agree(group: Group, topics: Topics) -> None:
     with kohort.Admin(bootstrap_servers=group.servers) as admin:
         until(lambda: sum(o.offset for o in admin.group_offsets(group.group_id).values() if o) == 60, "the commit")
         described = admin.describe_groups([group.group_id])[group.group_id]
-    from apache_kafka import run_java
 
     arguments = ["--bootstrap-server", group.servers, "--describe", "--group", group.group_id]
     printed = run_java("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *arguments).stdout
@@ -297,7 +296,7 @@ def secure_kafka(jdk: None, certificate: Path) -> Iterator[dict[str, str]]:
             ("eve", "SCRAM-SHA-512=[password=secret3]"),
         ):
             entity = ["--alter", "--entity-type", "users", "--entity-name", user, "--add-config", password]
-            kafka.java("kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap_servers, *entity)
+            run_java("kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap_servers, *entity)
         yield {name: f"127.0.0.1:{port}" for name, port in ports.items()}
 
 

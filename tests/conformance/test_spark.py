@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 import kohort.spark
-from apache_kafka import ApacheKafka
+from apache_kafka import ApacheKafka, run_java
 from broker_process import free_ports
 from kohort.client.errors import AuthenticationError
 from kohort.spark import fetch
@@ -31,7 +31,7 @@ def describe(kafka: ApacheKafka, group: str, *what: str) -> list[dict[str, str]]
     """What `kafka-consumer-groups --describe` prints, one dict a line."""
     command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--describe", "--group", group, *what)
-    lines = [line.split() for line in kafka.java(command, *arguments).stdout.splitlines() if line.strip()]
+    lines = [line.split() for line in run_java(command, *arguments).stdout.splitlines() if line.strip()]
     head = next(i for i, line in enumerate(lines) if line[0] == "GROUP")
     return [dict(zip(lines[head], line, strict=False)) for line in lines[head + 1 :]]
 

@@ -77,20 +77,12 @@ def set_up_logging(level: str, form: str) -> None:
     root.setLevel(level.upper())
 
 
-def parse_configs(pairs: list[str]) -> dict[str, str]:
-    given = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"--config takes KEY=VALUE, not {pair}")
-        given[name.strip()] = value.strip()
-    return given
-
-
 def main(arguments: list[str]) -> int:
     """Serve; the exit code is 0 after a clean stop, 2 for a wrong command line, 1 where the broker cannot run."""
     from kohort.broker.boot import StartError
     from kohort.broker.config import ConfigError
+    from kohort.cli.failures import WrongInput
+    from kohort.cli.properties import parse_pairs
 
     try:
         options = parse(arguments)
@@ -100,12 +92,12 @@ def main(arguments: list[str]) -> int:
         for name, port in ports.items():
             if port is not None and not 0 <= port <= 65535:
                 raise UsageError(f"{name} takes a number from 0 to 65535, not {port}")
-        given = {"kohort.group.events.topic.enable": "true", **parse_configs(options.config)}
+        given = {"kohort.group.events.topic.enable": "true", **parse_pairs(options.config, "--config")}
         if options.advertised_listener is not None:
             given["advertised.listeners"] = options.advertised_listener
         set_up_logging(options.log_level, options.log_format)
         return _run(options, given)
-    except (UsageError, ConfigError) as error:
+    except (UsageError, WrongInput, ConfigError) as error:
         print(f"kohort serve: {error}", file=sys.stderr)
         return 2
     except StartError as error:

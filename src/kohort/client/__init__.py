@@ -3,8 +3,9 @@
 Names are imported on first use: the cores can be had without asyncio, threads or sockets.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kohort.lazy_names import imported_on_use
 
 if TYPE_CHECKING:
     from kohort.client.admin import Admin
@@ -61,41 +62,34 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Admin": "admin",
-    "AsyncAdmin": "admin_async",
-    "AsyncConsumer": "consumer_async",
-    "AsyncProducer": "producer_async",
-    "CommitFailedError": "errors",
-    "ConfigError": "errors",
-    "Consumer": "consumer",
-    "ConsumerGroupMetadata": "types",
-    "ConsumerRecord": "types",
-    "FencedInstanceIdError": "errors",
-    "KafkaError": "errors",
-    "KafkaTimeoutError": "errors",
-    "LogTruncationError": "errors",
-    "NoOffsetForPartitionError": "errors",
-    "OffsetAndMetadata": "types",
-    "OffsetAndTimestamp": "types",
-    "OffsetOutOfRangeError": "errors",
-    "Producer": "producer",
-    "RebalanceInProgressError": "errors",
-    "RebalanceListener": "listeners",
-    "RecordError": "errors",
-    "RecordMetadata": "producer_async",
-    "TopicPartition": "types",
+    "Admin": "kohort.client.admin",
+    "AsyncAdmin": "kohort.client.admin_async",
+    "AsyncConsumer": "kohort.client.consumer_async",
+    "AsyncProducer": "kohort.client.producer_async",
+    "CommitFailedError": "kohort.client.errors",
+    "ConfigError": "kohort.client.errors",
+    "Consumer": "kohort.client.consumer",
+    "ConsumerGroupMetadata": "kohort.client.types",
+    "ConsumerRecord": "kohort.client.types",
+    "FencedInstanceIdError": "kohort.client.errors",
+    "KafkaError": "kohort.client.errors",
+    "KafkaTimeoutError": "kohort.client.errors",
+    "LogTruncationError": "kohort.client.errors",
+    "NoOffsetForPartitionError": "kohort.client.errors",
+    "OffsetAndMetadata": "kohort.client.types",
+    "OffsetAndTimestamp": "kohort.client.types",
+    "OffsetOutOfRangeError": "kohort.client.errors",
+    "Producer": "kohort.client.producer",
+    "RebalanceInProgressError": "kohort.client.errors",
+    "RebalanceListener": "kohort.client.listeners",
+    "RecordError": "kohort.client.errors",
+    "RecordMetadata": "kohort.client.producer_async",
+    "TopicPartition": "kohort.client.types",
 }
 
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
-
-    def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{home}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = imported_on_use(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kohort.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from kohort.protocol.uuids import ZERO_UUID
-from kohort.protocol.wire import DecodeError
+from kohort.protocol.wire import DecodeError, uvarint_bytes
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_COMMIT_VALUE_VERSION = 4
@@ -146,7 +146,7 @@ def offset_value(value: OffsetAndMetadata) -> bytes:
             4, value.committed_offset, value.leader_epoch, 1, value.commit_timestamp_ms, 1, 0, 16, topic_id
         )
     metadata = value.metadata.encode()
-    head = _OFFSET_V4.pack(4, value.committed_offset, value.leader_epoch) + _uvarint(len(metadata) + 1) + metadata
+    head = _OFFSET_V4.pack(4, value.committed_offset, value.leader_epoch) + uvarint_bytes(len(metadata) + 1) + metadata
     if topic_id == ZERO_UUID:
         return head + value.commit_timestamp_ms.to_bytes(8, "big", signed=True) + b"\x00"
     return head + _TAIL_V4.pack(value.commit_timestamp_ms, 1, 0, 16, topic_id)
@@ -199,15 +199,6 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
 def _versioned(message: Any, version: int) -> bytes:
     body: bytes = message.encode(version)
     return _SHORT.pack(version) + body
-
-
-def _uvarint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 # ---- from bytes

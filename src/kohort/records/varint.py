@@ -1,16 +1,11 @@
 """Zig-zag varints of Kafka's records: at most 5 bytes for an int, 10 for a long, excess bits dropped as in Java."""
 
+from kohort.protocol.wire import uvarint_bytes
 from kohort.records.errors import CorruptBatch
 
 
 def _encode(value: int) -> bytes:
-    raw = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)
+    return uvarint_bytes((value << 1) ^ (value >> 63))
 
 
 # One and two bytes, made without the loop: this runs at every start of a process.

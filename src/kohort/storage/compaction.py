@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kohort.records.batch import BatchHeader, Record, build_batch, read_records
 from kohort.records.compression import Compression
@@ -175,32 +175,27 @@ class Cleaner:
 def _rebuilt_batch(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None) -> bytes:
     return build_batch(
         records,
-        base_offset=header.base_offset,
         compression=Compression(header.compression),
-        timestamp_type=header.timestamp_type,
-        partition_leader_epoch=header.partition_leader_epoch,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-        control=header.is_control,
         delete_horizon_ms=delete_horizon_ms,
-        last_offset=header.last_offset,
         max_timestamp=header.max_timestamp if header.timestamp_type else None,
+        **_kept(header),
     )
 
 
 def _empty_batch(header: BatchHeader) -> bytes:
-    return build_batch(
-        [],
-        base_offset=header.base_offset,
-        timestamp_type=header.timestamp_type,
-        partition_leader_epoch=header.partition_leader_epoch,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
-        control=header.is_control,
-        last_offset=header.last_offset,
-        max_timestamp=header.max_timestamp,
-    )
+    return build_batch([], max_timestamp=header.max_timestamp, **_kept(header))
+
+
+def _kept(header: BatchHeader) -> dict[str, Any]:
+    """What a batch keeps whatever becomes of its records."""
+    return {
+        "base_offset": header.base_offset,
+        "timestamp_type": header.timestamp_type,
+        "partition_leader_epoch": header.partition_leader_epoch,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "last_offset": header.last_offset,
+    }
