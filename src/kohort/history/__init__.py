@@ -4,35 +4,70 @@ tables.py reads `__consumer_offsets` of any Kafka and `__kohort_group_events` of
 tables into answers. Nothing here is a member of a group, but for `group_events_stream`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+from kohort.lazy_names import imported_on_use
+
+if TYPE_CHECKING:
+    from kohort.history.reports import (
+        causes,
+        commit_progress,
+        downtime,
+        lag,
+        member_lives,
+        rebalances,
+        stuck_partitions,
+        top_talkers,
+    )
+    from kohort.history.tables import (
+        commits,
+        end_offsets,
+        generations,
+        group_events,
+        group_events_stream,
+        group_records,
+        quarantine,
+        record_counts,
+    )
+
+__all__ = [
+    "causes",
+    "commit_progress",
+    "commits",
+    "downtime",
+    "end_offsets",
+    "generations",
+    "group_events",
+    "group_events_stream",
+    "group_records",
+    "lag",
+    "member_lives",
+    "quarantine",
+    "rebalances",
+    "record_counts",
+    "stuck_partitions",
+    "top_talkers",
+]
 
 _HOMES = {
-    "causes": "reports",
-    "commit_progress": "reports",
-    "commits": "tables",
-    "downtime": "reports",
-    "end_offsets": "tables",
-    "generations": "tables",
-    "group_events": "tables",
-    "group_events_stream": "tables",
-    "group_records": "tables",
-    "lag": "reports",
-    "member_lives": "reports",
-    "quarantine": "tables",
-    "rebalances": "reports",
-    "record_counts": "tables",
-    "stuck_partitions": "reports",
-    "top_talkers": "reports",
+    "causes": "kohort.history.reports",
+    "commit_progress": "kohort.history.reports",
+    "commits": "kohort.history.tables",
+    "downtime": "kohort.history.reports",
+    "end_offsets": "kohort.history.tables",
+    "generations": "kohort.history.tables",
+    "group_events": "kohort.history.tables",
+    "group_events_stream": "kohort.history.tables",
+    "group_records": "kohort.history.tables",
+    "lag": "kohort.history.reports",
+    "member_lives": "kohort.history.reports",
+    "quarantine": "kohort.history.tables",
+    "rebalances": "kohort.history.reports",
+    "record_counts": "kohort.history.tables",
+    "stuck_partitions": "kohort.history.reports",
+    "top_talkers": "kohort.history.reports",
 }
-__all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    """Imported when asked for: Spark's workers load the decoders alone."""
-    import importlib
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # Imported when asked for: Spark's workers load the decoders alone.
+    __getattr__ = imported_on_use(globals(), _HOMES)

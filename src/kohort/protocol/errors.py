@@ -146,11 +146,6 @@ class ErrorCode(IntEnum):
         return self in _RETRIABLE
 
     @property
-    def invalid_metadata(self) -> bool:
-        """The sender's view of the cluster is stale: refresh it before the retry."""
-        return self in _INVALID_METADATA
-
-    @property
     def message(self) -> str:
         """A short sentence in plain words, made from the name."""
         return self.name.replace("_", " ").lower()
@@ -197,24 +192,6 @@ _RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_NOT_FOUND,
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-    }
-)
-
-_INVALID_METADATA = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.ELECTION_NOT_NEEDED,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
 

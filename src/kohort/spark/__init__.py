@@ -3,9 +3,23 @@
 `session()` gives a ready local session, `register(spark)` adds the source to any other. Options are in options.py.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-__all__ = ["DataLossError", "KohortDataSource", "OptionError", "register", "session"]
+from kohort.lazy_names import imported_on_use
+
+if TYPE_CHECKING:
+    from kohort.spark.accounting import DataLossError
+    from kohort.spark.options import OptionError
+    from kohort.spark.sessions import register, session
+    from kohort.spark.source import KohortDataSource
+
+__all__ = [
+    "DataLossError",
+    "KohortDataSource",
+    "OptionError",
+    "register",
+    "session",
+]
 
 _HOMES = {
     "DataLossError": "kohort.spark.accounting",
@@ -15,13 +29,6 @@ _HOMES = {
     "session": "kohort.spark.sessions",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Imported when asked for: executors load the read path alone."""
-    import importlib
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    # Imported when asked for: executors load the read path alone.
+    __getattr__ = imported_on_use(globals(), _HOMES)

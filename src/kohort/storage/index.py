@@ -44,11 +44,6 @@ class OffsetIndex:
         slot = bisect_right(self.positions, position) - 1
         return self.positions[slot] if slot >= 0 else 0
 
-    def truncate_to_position(self, position: int) -> None:
-        """Forget the batches at `position` and after it."""
-        slot = bisect_left(self.positions, position)
-        del self.offsets[slot:], self.positions[slot:]
-
     def encode(self, first_slot: int = 0) -> bytes:
         pairs = array("I", bytes(OFFSET_ENTRY_SIZE * (len(self.offsets) - first_slot)))
         pairs[::2] = self.offsets[first_slot:]
@@ -103,10 +98,6 @@ class TimeIndex:
         if not self.timestamps:
             return -1, self.base_offset
         return self.timestamps[-1], self.base_offset + self.offsets[-1]
-
-    def truncate_to_offset(self, offset: int) -> None:
-        slot = bisect_left(self.offsets, max(offset - self.base_offset, 0))
-        del self.timestamps[slot:], self.offsets[slot:]
 
     def encode(self, first_slot: int = 0) -> bytes:
         pack = _TIME_ENTRY.pack
