@@ -33,7 +33,17 @@ MAY_IMPORT = {
     "cli": {"broker", "client", "spark", "history", "insight", "coordinator", "sim", "schemes", "demo", "protocol"},
 }
 PURE = ["config_key", "protocol", "records", "assignors", "coordinator", "insight"]
-PURE_FILES = ["client/member.py", "client/fetcher.py"]
+# Drivers and the public classes of the client do input and output; everything else in there is a core or a part of one.
+CLIENT_SHELL = {
+    f"client/{name}.py"
+    for name in ("admin admin_async background blocking cluster consumer consumer_async driver listing producer "
+                 "producer_async security transport").split()
+}
+PURE_FILES = [
+    path.relative_to(SOURCE).as_posix()
+    for path in sorted((SOURCE / "client").glob("*.py"))
+    if path.relative_to(SOURCE).as_posix() not in CLIENT_SHELL
+]
 IMPURE_MODULES = {"asyncio", "socket", "time", "random", "os", "threading", "selectors", "subprocess", "uvloop"}
 # The C kernel of the columnar decoder is found and loaded by its path.
 EXCUSED = {"records/kernel.py", "records/build_kernel.py"}

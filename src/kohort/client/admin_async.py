@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from kohort.client import groups, lookups
 from kohort.client.admin_types import (
@@ -15,10 +16,11 @@ from kohort.client.admin_types import (
     NewTopic,
     Resource,
 )
-from kohort.client.cluster import COORDINATOR, Cluster, TopicInfo, leader_nodes
+from kohort.client.cluster import Cluster, Coordinator
 from kohort.client.config import Config
 from kohort.client.errors import KafkaTimeoutError, error_for
 from kohort.client.listing import list_offsets
+from kohort.client.metadata import Node, TopicInfo, leader_nodes
 from kohort.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -34,6 +36,7 @@ from kohort.protocol.messages import (
     ListGroupsRequest,
 )
 
+T = TypeVar("T")
 SET, DELETE = 0, 1
 DEFAULT_CONFIG_SOURCES = (5, 4)
 
@@ -64,7 +67,7 @@ class AsyncAdmin:
             self._cluster_or_none = Cluster(self.config)
         return self._cluster_or_none
 
-    async def _retried(self, what: str, attempt: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def _retried(self, what: str, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Repeat while the error is one that passes, within default.api.timeout.ms."""
         timeout_ms = self.config.default_api_timeout_ms
         last: KafkaError | None = None
@@ -118,11 +121,7 @@ class AsyncAdmin:
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Partitions with leaders and replicas; UNKNOWN_TOPIC_OR_PARTITION where a topic does not exist."""
         names = set(names)
-        self._cluster._also |= names
-        try:
-            metadata = await self._cluster.refresh()
-        finally:
-            self._cluster._also -= names
+        metadata = await self._cluster.refresh(topics=names)
         if missing := sorted(names - metadata.topics.keys()):
             raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no such topic: {', '.join(missing)}")
         return {name: metadata.topics[name] for name in sorted(names)}
@@ -197,7 +196,7 @@ class AsyncAdmin:
             )
             response = await self._cluster.request(node_id, request)
             for topic in response.topics:
-                _check(topic.partitions, "partition", lambda p, name=topic.name: f"{name}-{p.partition_index}")
+                _check(topic.partitions, "partition", partial(_partition_name, topic.name))
                 lows.update({TopicPartition(topic.name, p.partition_index): p.low_watermark for p in topic.partitions})
         return lows
 
@@ -250,7 +249,7 @@ class AsyncAdmin:
             await self._cluster.controller()
             if resource.type.name == "BROKER" and resource.name:
                 return await self._cluster.request(int(resource.name), request)
-            return await self._cluster.request_any(request, self.config.request_timeout_ms)
+            return await self._cluster.request(None, request)
 
         return await self._retried(f"configuration of {resource.name}", attempt)
 
@@ -288,17 +287,17 @@ class AsyncAdmin:
 
         return await self._retried("list groups", attempt)
 
-    async def _at_coordinator(self, group_id: str, work: Callable[[Any, int], Coroutine[Any, Any, Any]]) -> Any:
-        """`work(connection, node_id)` at the group's coordinator, again where it has moved."""
+    async def _at_coordinator(self, group_id: str, work: Callable[[Coordinator, int], Coroutine[Any, Any, T]]) -> T:
+        """`work(coordinator, node_id)` at the group's coordinator, again where it has moved."""
 
-        async def attempt() -> Any:
+        async def attempt() -> T:
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
-            response = await self._cluster.request_any(request, self.config.request_timeout_ms)
+            response = await self._cluster.request(None, request)
             found = response.coordinators[0]
             if found.error_code:
                 raise error_for(found.error_code, found.error_message)
-            connection = await self._cluster.connect(COORDINATOR, found.node_id, found.host, found.port)
-            return await work(connection, found.node_id)
+            node = Node(found.node_id, found.host, found.port)
+            return await work(self._cluster.coordinator(node), found.node_id)
 
         return await self._retried(f"group {group_id}", attempt)
 
@@ -314,12 +313,16 @@ class AsyncAdmin:
 
     @property
     def _timeout(self) -> int:
-        return self.config.request_timeout_ms
+        return int(self.config["request.timeout.ms"])
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete empty groups with their offsets; NON_EMPTY_GROUP where members are left."""
+
+        async def delete(group_id: str) -> None:
+            await self._at_coordinator(group_id, lambda c, n: groups.delete(c, group_id, self._timeout))
+
         for group_id in group_ids:
-            await self._at_coordinator(group_id, lambda c, n, g=group_id: groups.delete(c, g, self._timeout))
+            await delete(group_id)
 
     async def remove_members(
         self,
@@ -353,6 +356,10 @@ class AsyncAdmin:
         """Forget offsets; GROUP_SUBSCRIBED_TO_TOPIC where a member still reads the topic."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         await self._at_coordinator(group_id, lambda c, n: groups.delete_offsets(c, group_id, wanted, self._timeout))
+
+
+def _partition_name(topic: str, partition: Any) -> str:
+    return f"{topic}-{partition.partition_index}"
 
 
 def _check(results: Iterable[Any], kind: str, name_of: Callable[[Any], str]) -> None:

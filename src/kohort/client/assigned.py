@@ -160,6 +160,10 @@ class Assigned:
         self._must_seek = {tp for tp in self._must_seek if self._lacks_position(tp)}
         return NoOffsetForPartitionError(sorted(self._must_seek)) if self._must_seek else None
 
+    @property
+    def has_error(self) -> bool:
+        return bool(self._errors) or any(map(self._lacks_position, self._must_seek))
+
     def _lacks_position(self, tp: TopicPartition) -> bool:
         state = self._partitions.get(tp)
         return state is not None and state.state is FetchState.INITIALIZING

@@ -161,3 +161,15 @@ class Chunk:
             )
         except RecordsError as error:
             raise RecordError(self.tp, self.from_offset, str(error)) from error
+
+
+def up_to(max_bytes: int) -> Callable[[Chunk], bool]:
+    """Whether the chunks taken so far are enough."""
+    size = 0
+
+    def enough(chunk: Chunk) -> bool:
+        nonlocal size
+        size += len(chunk.data)
+        return size >= max_bytes
+
+    return enough

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kohort.client import offsets as wire
-from kohort.client.effects import CommitDone, Destination, OffsetsFetched, Outbox
+from kohort.client.effects import CommitDone, Destination, MemberOutbox, OffsetsFetched
 from kohort.client.errors import RebalanceInProgressError, error_for
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -76,7 +76,9 @@ _VERDICTS = {
 class Commits:
     """Asks wait until the coordinator is known, then fly one request each."""
 
-    def __init__(self, group_id: str, group_instance_id: str | None, request_timeout_ms: int, out: Outbox) -> None:
+    def __init__(
+        self, group_id: str, group_instance_id: str | None, request_timeout_ms: int, out: MemberOutbox
+    ) -> None:
         self._group_id = group_id
         self._group_instance_id = group_instance_id
         self._request_timeout_ms = request_timeout_ms

@@ -94,7 +94,8 @@ def _servers(value: Any) -> list[tuple[str, int]]:
 def _callable(value: Any) -> Callable[[Any], Any] | None:
     if value is not None and not callable(value):
         raise ValueError("must be a function of the bytes")
-    return value
+    found: Callable[[Any], Any] | None = value
+    return found
 
 
 def _any(value: Any) -> Any:

@@ -133,7 +133,7 @@ class Connection:
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"{self.name} does not speak {title} in a version that is needed here (at least {low})",
             )
-        return high
+        return int(high)
 
     def send(
         self,

@@ -155,7 +155,8 @@ class Consumer:
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records, as soon as there are any; [] after `timeout` seconds. Listeners are called in here."""
-        return self._steps(timeout, AsyncConsumer._poll_step, max_records)
+        records: list[ConsumerRecord] = self._steps(timeout, AsyncConsumer._poll_step, max_records)
+        return records
 
     def poll_arrow(
         self, timeout: float = 1.0, columns: Sequence[str] | None = None, max_rows: int = ARROW_ROWS

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import random
 import re
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kohort.client import effects as fx
+from kohort.client import events as ev
 from kohort.client.chunks import Chunk
+from kohort.client.cluster import Asking
 from kohort.client.config import Config
+from kohort.client.consumer_core import ConsumerCore
 from kohort.client.consumer_questions import Questions
-from kohort.client.effects import Assign, AutoCommit, Lose, Revoke
-from kohort.client.errors import ConfigError, ConsumerClosedError, KafkaTimeoutError
+from kohort.client.driver import ConsumerDriver
+from kohort.client.errors import ConfigError, ConsumerClosedError
+from kohort.client.fetcher import Fetcher
 from kohort.client.listeners import RebalanceListener, as_listener
-from kohort.client.shell import Shell
+from kohort.client.member import Member
 from kohort.client.types import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -34,6 +41,7 @@ log = logging.getLogger("kohort.client")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], Any]
 ARROW_ROWS = 65_536
+BYTES_PER_ROW = 16
 
 
 @dataclass(slots=True)
@@ -42,7 +50,7 @@ class ListenerCall:
 
     callback: Callable[[list[TopicPartition]], Any]
     partitions: list[TopicPartition]
-    action: Revoke | Lose | Assign
+    action: fx.Revoke | fx.Lose | fx.Assign
 
 
 class AsyncConsumer(Questions):
@@ -50,7 +58,7 @@ class AsyncConsumer(Questions):
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self.config = Config({**(config or {}), **settings})
-        self._shell: Shell | None = None
+        self._driver: ConsumerDriver | None = None
         self._listener: RebalanceListener | None = None
         self._subscribed: frozenset[str] | re.Pattern[str] | None = None
         self._unread: deque[ConsumerRecord] = deque()
@@ -71,12 +79,26 @@ class AsyncConsumer(Questions):
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    def _open(self) -> Shell:
+    def _open(self) -> ConsumerDriver:
         if self._closed:
             raise ConsumerClosedError("this consumer was closed; create a new one")
-        if self._shell is None:
-            self._shell = Shell(self.config)
-        return self._shell
+        if self._driver is None:
+            self._driver = ConsumerDriver(ConsumerCore(self.config, random.random))
+        return self._driver
+
+    def _cluster(self) -> Asking:
+        driver = self._open()
+        return Asking(driver, driver.core)
+
+    @property
+    def _member(self) -> Member | None:
+        return self._open().core.member
+
+    @property
+    def _fetcher(self) -> Fetcher:
+        fetcher = self._open().core.fetcher
+        assert fetcher is not None
+        return fetcher
 
     async def close(self, timeout: float = 30.0, leave_group: bool | None = None) -> None:
         """Commit (where automatic), revoke, leave the group, disconnect. A listener's exception is raised at the end.
@@ -91,31 +113,32 @@ class AsyncConsumer(Questions):
 
     async def _closing(self, timeout: float, leave_group: bool | None) -> ListenerCall | None:
         """A listener to call first, or None when all is closed."""
-        if self._shell is None or self._closed:
+        if self._driver is None or self._closed:
             self._closed = True
             return None
         call = await self._leaving("the consumer is being closed", timeout, leave_group)
         if call is None:
             self._closed = True
-            await self._shell.close()
+            await self._driver.close()
         return call
 
     async def _leaving(self, reason: str, timeout: float, leave_group: bool | None = None) -> ListenerCall | None:
-        shell = self._open()
-        member = shell.member
-        loop = asyncio.get_running_loop()
-        if member is None or not (member.subscribed or member.owned or self.config.enable_auto_commit):
+        driver, member = self._open(), self._member
+        if member is None or not (member.subscribed or member.owned or self.config["enable.auto.commit"]):
             return None
+        self._not_within_a_listener()
         if self._leave_by is None:
-            self._leave_by = loop.time() + timeout
-            shell.left.clear()
-            shell.apply(member.leave(reason, shell.now_ms(), leave_group))
-        while not shell.left.is_set():
-            call = await self._next_call()
-            if call is not None:
+            self._leave_by = asyncio.get_running_loop().time() + timeout
+            driver.left.clear()
+            driver.tell(ev.Leave(reason, leave_group, self._unread_positions()))
+        while True:
+            driver.expect_news()
+            if (call := self._next_call()) is not None:
                 return call
-            if not shell.left.is_set() and not await shell.wait_for_news(self._leave_by or 0):
-                log.warning("leaving group %s took longer than %g s", self.config.group_id, timeout)
+            if driver.left.is_set():
+                break
+            if not await driver.news(self._leave_by):
+                log.warning("leaving group %s took longer than %g s", self.config["group.id"], timeout)
                 break
         self._leave_by = None
         return None
@@ -132,38 +155,34 @@ class AsyncConsumer(Questions):
         on_partitions_lost: Callable[..., Any] | None = None,
     ) -> None:
         """Share these topics with the group. A compiled pattern or a string that begins with ^ matches topic names."""
-        shell = self._open()
-        if shell.member is None:
+        driver = self._open()
+        if self._member is None:
             raise ConfigError("subscribe() needs a group.id; assign() reads without a group")
-        if self._subscribed is None and shell.fetcher.assigned:
+        if self._subscribed is None and self._fetcher.assigned:
             raise ConfigError("partitions were assigned by assign(); unsubscribe() first")
         wanted = subscription(topics)
         self._listener = as_listener(listener, on_partitions_revoked, on_partitions_assigned, on_partitions_lost)
         self._subscribed = wanted
         if isinstance(wanted, re.Pattern):
-            shell.apply(shell.member.subscribe_pattern(wanted.fullmatch, shell.now_ms()))
+            driver.tell(ev.Subscribe(frozenset(), wanted))
         else:
-            shell.apply(shell.member.subscribe(wanted, shell.now_ms()))
+            driver.tell(ev.Subscribe(wanted))
 
     def subscription(self) -> frozenset[str]:
-        shell = self._open()
-        return shell.member.topics if shell.member is not None else frozenset()
+        member = self._member
+        return member.topics if member is not None else frozenset()
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group takes part, though offsets can be committed to one."""
-        shell = self._open()
+        driver = self._open()
         if self._subscribed is not None:
             raise ConfigError("topics were subscribed to; unsubscribe() first")
-        wanted = {TopicPartition(*tp) for tp in partitions}
-        if shell.member is not None:
-            shell.apply(shell.member.assign_manually(shell.now_ms()))
-        shell.cluster.watch({tp.topic for tp in wanted})
-        shell.fetcher.assign(wanted)
+        wanted = frozenset(TopicPartition(*tp) for tp in partitions)
         self._drop_unread(lambda tp: tp not in wanted)
-        shell.pump()
+        driver.tell(ev.AssignManually(wanted))
 
     def assignment(self) -> frozenset[TopicPartition]:
-        return self._open().fetcher.assigned
+        return self._fetcher.assigned
 
     async def unsubscribe(self) -> None:
         """Leave the group, or give up what was assigned."""
@@ -174,16 +193,15 @@ class AsyncConsumer(Questions):
             raise failure
 
     async def _unsubscribing(self) -> ListenerCall | None:
-        shell = self._open()
+        driver = self._open()
         if self._subscribed is not None:
-            patience = self.config.default_api_timeout_ms / 1000
+            patience = self.config["default.api.timeout.ms"] / 1000
             call = await self._leaving("the consumer unsubscribed from all topics", patience)
             if call is not None:
                 return call
         self._subscribed, self._listener = None, None
         self._unread.clear()
-        shell.fetcher.assign(())
-        shell.cluster.watch(())
+        driver.tell(ev.Unassign())
         return None
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -233,121 +251,94 @@ class AsyncConsumer(Questions):
         return failure
 
     async def _poll_step(self, deadline: float, max_records: int | None) -> list[ConsumerRecord] | ListenerCall:
-        limit = max_records or self.config.max_poll_records
-
-        def take(shell: Shell) -> list[ConsumerRecord]:
-            if self._unread:
-                taken = [self._unread.popleft() for _ in range(min(limit, len(self._unread)))]
-                return taken
-            return shell.fetcher.take(limit)
-
-        return await self._step(deadline, take)
+        limit = max_records or self.config["max.poll.records"]
+        if not self._unread:
+            return await self._step(deadline, max_records=limit)
+        result = await self._step(0, max_records=0)
+        return result or [self._unread.popleft() for _ in range(min(limit, len(self._unread)))]
 
     async def _chunks_step(self, deadline: float, max_rows: int) -> list[Chunk] | ListenerCall:
-        size = 0
+        return await self._step(deadline, max_bytes=max_rows * BYTES_PER_ROW)
 
-        def enough(chunk: Chunk) -> bool:
-            nonlocal size
-            size += len(chunk.data)
-            return size >= max_rows * 16
-
-        return await self._step(deadline, lambda shell: shell.fetcher.take_chunks(enough))
-
-    async def _step(self, deadline: float, take: Callable[[Shell], list[Any]]) -> list[Any] | ListenerCall:
+    async def _step(self, deadline: float, max_records: int = 0, max_bytes: int = 0) -> list[Any] | ListenerCall:
         """One stretch of poll(): data, or a listener that must be called before more can happen."""
-        shell = self._open()
-        if not self._subscribed and not shell.fetcher.assigned:
+        driver = self._open()
+        if not self._subscribed and not self._fetcher.assigned:
             raise ConfigError("nothing to read: call subscribe() or assign() first")
-        shell.in_poll = True
+        self._not_within_a_listener()
         try:
-            if shell.member is not None:
-                shell.apply(shell.member.poll(shell.now_ms()))
             while True:
-                call = await self._next_call()
-                if call is not None:
-                    return call
-                self._raise_errors(shell)
-                if shell.member is not None:
-                    shell.fetcher.hold_back(shell.member.held_back)
-                taken = take(shell)
-                shell.pump()
-                if taken:
-                    return taken
-                if not await shell.wait_for_news(deadline):
+                driver.expect_news()
+                wall_ms = int(time.time() * 1000)
+                driver.tell(ev.Poll(max_records, max_bytes, wall_ms, self._unread_positions()))
+                if driver.broken is not None:
+                    raise driver.broken
+                if driver.given:
+                    if (taken := self._taken(driver.given)) is not None:
+                        return taken
+                elif not await driver.news(deadline):
                     return []
         finally:
-            shell.in_poll = False
-            if shell.member is not None:
-                shell.apply(shell.member.poll(shell.now_ms()))
+            driver.tell(ev.StopPoll())
 
-    def _raise_errors(self, shell: Shell) -> None:
-        if shell.errors:
-            raise shell.errors.pop(0)
-        if shell.member is not None and shell.member.fatal is not None:
-            raise shell.member.fatal
-        if (error := shell.fetcher.take_error()) is not None:
-            raise error
+    def _taken(self, given: deque[fx.Effect]) -> list[Any] | ListenerCall | None:
+        """None for an action that needed no listener: there may be more."""
+        effect = given.popleft()
+        if isinstance(effect, fx.Records):
+            return effect.records
+        if isinstance(effect, fx.Chunks):
+            return effect.chunks
+        if isinstance(effect, fx.Fail):
+            raise effect.error
+        assert isinstance(effect, fx.Revoke | fx.Lose | fx.Assign)
+        return self._prepare(effect)
 
     # -- the member's actions -----------------------------------------------------------------------------------------
 
-    async def _next_call(self) -> ListenerCall | None:
-        """Carry out actions until one needs a listener."""
-        shell = self._open()
-        member = shell.member
-        if member is None:
-            return None
+    def _not_within_a_listener(self) -> None:
         if self._running is not None:
             raise RuntimeError("poll(), unsubscribe() and close() cannot be called from within a listener")
-        while (action := member.take(shell.now_ms())) is not None:
-            if isinstance(action, AutoCommit):
-                shell.apply(member.auto_commit(self._consumed(), shell.now_ms()))
-                continue
-            call = self._prepare(action)
-            if call is not None:
-                self._running = call
+
+    def _next_call(self) -> ListenerCall | None:
+        """While leaving: carry out actions until one needs a listener."""
+        given = self._open().given
+        while given:
+            effect = given.popleft()
+            if isinstance(effect, fx.Revoke | fx.Lose | fx.Assign) and (call := self._prepare(effect)) is not None:
                 return call
         return None
 
-    def _prepare(self, action: Revoke | Lose | Assign) -> ListenerCall | None:
+    def _prepare(self, action: fx.Revoke | fx.Lose | fx.Assign) -> ListenerCall | None:
         listener = self._listener
-        if isinstance(action, Assign):
-            self._open().fetcher.assign(action.partitions)
+        if isinstance(action, fx.Assign):
             callback = getattr(listener, "on_partitions_assigned", None)
             partitions = action.added
         else:
-            name = "on_partitions_lost" if isinstance(action, Lose) else "on_partitions_revoked"
+            name = "on_partitions_lost" if isinstance(action, fx.Lose) else "on_partitions_revoked"
             callback = getattr(listener, name, None)
             partitions = action.partitions
         call = ListenerCall(callback or (lambda _: None), sorted(partitions), action)
         if callback is not None:
+            self._running = call
             return call
         self._finish(call)
         return None
 
     def _finish(self, call: ListenerCall) -> None:
-        """The listener has returned: tell the member."""
-        shell = self._open()
-        assert shell.member is not None
+        """The listener has returned: tell the core."""
         self._running = None
-        if isinstance(call.action, Assign):
-            shell.apply(shell.member.assigned(shell.now_ms()))
-        else:
+        if not isinstance(call.action, fx.Assign):
             gone = set(call.action.partitions)
-            shell.fetcher.unassign(gone)
             self._drop_unread(lambda tp: tp in gone)
-            shell.apply(shell.member.revoked(shell.now_ms()))
-        shell.pump()
+        self._open().tell(ev.ActionDone())
 
     # -- positions ----------------------------------------------------------------------------------------------------
 
-    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions, without what iteration has fetched but not handed out yet."""
-        consumed = self._open().fetcher.consumed()
-        for record in reversed(self._unread):
-            tp = record.topic_partition
-            if tp in consumed:
-                consumed[tp] = OffsetAndMetadata(record.offset, "", record.leader_epoch)
-        return consumed
+    def _unread_positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where the records begin that iteration has fetched but not handed out yet."""
+        if not self._unread:
+            return {}
+        return {r.topic_partition: OffsetAndMetadata(r.offset, "", r.leader_epoch) for r in reversed(self._unread)}
 
     def _drop_unread(self, gone: Callable[[TopicPartition], bool]) -> None:
         if self._unread:
@@ -355,64 +346,54 @@ class AsyncConsumer(Questions):
 
     async def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Read on from `offset` at the next poll()."""
-        shell = self._open()
         tp = TopicPartition(*partition)
         target = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        shell.fetcher.seek(tp, target.offset, target.leader_epoch)
+        self._open().tell(ev.Seek(tp, target))
         self._drop_unread(lambda other: other == tp)
-        shell.pump()
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        await self._seek_to(partitions, "earliest")
+        self._seek_to(partitions, "earliest")
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        await self._seek_to(partitions, "latest")
+        self._seek_to(partitions, "latest")
 
-    async def _seek_to(self, partitions: Iterable[TopicPartition], where: str) -> None:
-        shell = self._open()
-        wanted = {TopicPartition(*tp) for tp in partitions} or shell.fetcher.assigned
-        shell.fetcher.seek_to(wanted, where)
+    def _seek_to(self, partitions: Iterable[TopicPartition], where: str) -> None:
+        wanted = frozenset(TopicPartition(*tp) for tp in partitions) or self._fetcher.assigned
+        self._open().tell(ev.SeekTo(wanted, where))
         self._drop_unread(lambda tp: tp in wanted)
-        shell.pump()
 
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record; waits until it is known."""
-        shell = self._open()
         tp = TopicPartition(*partition)
-        patience = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
-        deadline = asyncio.get_running_loop().time() + patience
         for record in self._unread:
             if record.topic_partition == tp:
                 return record.offset
-        while (offset := shell.fetcher.position(tp)) is None:
-            if (error := shell.fetcher.take_error()) is not None:
-                raise error
-            shell.pump()
-            step = min(deadline, asyncio.get_running_loop().time() + 0.05)
-            if not await shell.wait_for_news(step) and step == deadline:
-                raise KafkaTimeoutError(f"the position of {tp} was not found within {patience:g} s")
-        return offset
+        patience_ms = self._patience_ms(timeout)
+        found: int = await self._open().wait_for(lambda ask_id: ev.FindPosition(ask_id, tp, patience_ms))
+        return found
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions until resume(); membership is not touched."""
-        self._open().fetcher.pause([TopicPartition(*tp) for tp in partitions])
+        self._open().tell(ev.Pause(tuple(TopicPartition(*tp) for tp in partitions)))
 
     def resume(self, *partitions: TopicPartition) -> None:
-        shell = self._open()
-        shell.fetcher.resume([TopicPartition(*tp) for tp in partitions])
-        shell.pump()
-        shell.wake()
+        self._open().tell(ev.Resume(tuple(TopicPartition(*tp) for tp in partitions)))
 
     def paused(self) -> frozenset[TopicPartition]:
-        return self._open().fetcher.paused
+        return self._fetcher.paused
 
     # -- commits ------------------------------------------------------------------------------------------------------
 
+    def _patience_ms(self, timeout: float | None) -> int:
+        patience_ms: int = self.config["default.api.timeout.ms"]
+        return patience_ms if timeout is None else int(timeout * 1000)
+
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if self._open().member is None:
+        if self._member is None:
             raise ConfigError("commits need a group.id")
         if offsets is None:
-            return self._consumed()
+            consumed, unread = self._fetcher.consumed(), self._unread_positions()
+            return {tp: unread.get(tp, position) for tp, position in consumed.items()}
         return {
             TopicPartition(*tp): found if isinstance(found, OffsetAndMetadata) else OffsetAndMetadata(found)
             for tp, found in offsets.items()
@@ -424,9 +405,9 @@ class AsyncConsumer(Questions):
         CommitFailedError says that the partitions moved to other members and why.
         """
         to_commit = self._to_commit(offsets)
-        timeout_ms = self.config.default_api_timeout_ms if timeout is None else int(timeout * 1000)
+        patience_ms = self._patience_ms(timeout)
         if to_commit:
-            await self._open().commit(to_commit, timeout_ms)
+            await self._open().wait_for(lambda ask_id: ev.Commit(ask_id, to_commit, patience_ms))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Send a commit and go on; `callback(offsets, error)` hears of its end. It is not repeated."""
@@ -439,22 +420,27 @@ class AsyncConsumer(Questions):
             elif error is not None:
                 log.error("commit of %s failed: %s", partition_list(to_commit), error)
 
-        self._open().send_commit(to_commit).add_done_callback(done)
+        patience_ms = self._patience_ms(None)
+        _, future = self._open().ask(lambda ask_id: ev.Commit(ask_id, to_commit, patience_ms, repeated=False))
+        future.add_done_callback(done)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has stored; None for a partition without a commit."""
-        shell = self._open()
-        if shell.member is None:
+        if self._member is None:
             raise ConfigError("committed() needs a group.id")
-        timeout_ms = self.config.default_api_timeout_ms if timeout is None else int(timeout * 1000)
-        return await shell.committed(frozenset(TopicPartition(*tp) for tp in partitions), timeout_ms)
+        wanted = frozenset(TopicPartition(*tp) for tp in partitions)
+        patience_ms = self._patience_ms(timeout)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = await self._open().wait_for(
+            lambda ask_id: ev.FetchCommitted(ask_id, wanted, patience_ms)
+        )
+        return found
 
     # -- membership ----------------------------------------------------------------------------------------------------
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        member = self._open().member
+        member = self._member
         if member is None:
             raise ConfigError("group_metadata() needs a group.id")
         return ConsumerGroupMetadata(
@@ -466,13 +452,13 @@ class AsyncConsumer(Questions):
 
     def story(self) -> list[tuple[int, str]]:
         """What happened to this member, latest last: (milliseconds, text)."""
-        member = self._open().member
+        member = self._member
         return list(member.story) if member is not None else []
 
     async def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
-        shell = self._open()
-        if shell.member is not None:
-            shell.apply(shell.member.request_rejoin(reason, shell.now_ms()))
+        driver = self._open()
+        if self._member is not None:
+            driver.tell(ev.Rejoin(reason))
 
 
 def subscription(topics: str | Iterable[str] | re.Pattern[str]) -> frozenset[str] | re.Pattern[str]:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from kohort.client import lookups
-from kohort.client.cluster import PartitionInfo
+from kohort.client.cluster import Asking
 from kohort.client.config import Config
 from kohort.client.listing import list_offsets
+from kohort.client.metadata import PartitionInfo
 from kohort.client.types import OffsetAndTimestamp, TopicPartition
-
-if TYPE_CHECKING:
-    from kohort.client.shell import Shell
 
 
 class Questions:
     config: Config
 
-    def _open(self) -> Shell:
+    def _cluster(self) -> Asking:
         raise NotImplementedError
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -56,7 +53,7 @@ class Questions:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         timeout_ms = self.config.default_api_timeout_ms if timeout is None else int(timeout * 1000)
         read_committed = self.config.isolation_level == "read_committed"
-        return await list_offsets(self._open().cluster, timestamps, read_committed, timeout_ms)
+        return await list_offsets(self._cluster(), timestamps, read_committed, timeout_ms)
 
     async def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Records between the position and the end of each partition (default: all assigned), never negative."""
@@ -65,5 +62,5 @@ class Questions:
         return {tp: max(0, ends[tp] - await self.position(tp)) for tp in wanted}
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        found = await self._open().cluster.topics([topic])
+        found = await self._cluster().topics([topic])
         return found[topic].partitions if topic in found else []

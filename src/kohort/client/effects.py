@@ -1,8 +1,8 @@
-"""What the sans-IO member may ask of its shell: plain values, never closures.
+"""What a client's core asks of its driver, and what the member asks of the core: plain values, never closures.
 
-Requests (`Send`) and notes are carried out at once. Actions (`AutoCommit`, `Revoke`, `Lose`, `Assign`) wait until the
-shell takes them with `member.take()`, because only it knows when the application has finished what it was given; it
-answers each with an event (`auto_commit`, `revoked`, `assigned`).
+A driver carries out the core's effects in their order and has no policy of its own. The member's actions
+(`AutoCommit`, `Revoke`, `Lose`, `Assign`) wait until the core takes them with `member.take()`, when the application
+has finished what it was given; each is answered (`auto_commit`, `revoked`, `assigned`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,92 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kohort.client.types import OffsetAndMetadata, TopicPartition
+from kohort.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.client.chunks import Chunk
+
+# -- of the core: the network ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a connection and have it ready; answer with Connected or Disconnected."""
+
+    link_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close it, or stop opening it; say no more of it."""
+
+    link_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Send a request; answer with Answered, or Refused where that cannot be done.
+
+    Where the broker does not answer (`answered` is false), Answered without a response says that it was sent.
+    """
+
+    link_id: int
+    token: int
+    request: Any
+    min_version: int
+    max_version: int | None
+    answered: bool
+
+
+# -- of the core: the application --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of something that was asked for."""
+
+    ask_id: int
+    value: Any
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Handed out: positions have moved past these."""
+
+    records: list[ConsumerRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Handed out undecoded."""
+
+    chunks: list[Chunk]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsFound:
+    """The group's commits of newly assigned partitions; None where auto.offset.reset decides."""
+
+    committed: Mapping[TopicPartition, OffsetAndMetadata | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """There is something for the poll that waits: poll again."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataChanged:
+    """The core's metadata is another."""
+
+
+# -- of the member: to the core, or passed on --------------------------------------------------------------------------
 
 
 class Destination(Enum):
@@ -142,7 +225,7 @@ class Report:
     text: str
 
 
-Effect = (
+MemberEffect = (
     Send
     | UseCoordinator
     | DropCoordinator
@@ -151,6 +234,23 @@ Effect = (
     | Action
     | CommitDone
     | OffsetsFetched
+    | Left
+    | Fail
+    | Report
+)
+Effect = (
+    Connect
+    | Disconnect
+    | Transmit
+    | Done
+    | Records
+    | Chunks
+    | PositionsFound
+    | Ready
+    | MetadataChanged
+    | Revoke
+    | Lose
+    | Assign
     | Left
     | Fail
     | Report
@@ -174,20 +274,36 @@ class MetadataSnapshot:
     covers: frozenset[str] | None = None
 
 
-class Outbox:
-    """Collects effects while an event is handled and numbers the requests."""
+T = TypeVar("T")
 
-    __slots__ = ("_effects", "_token")
+
+class Outbox(Generic[T]):
+    """Collects effects while an event is handled."""
+
+    __slots__ = ("_effects",)
 
     def __init__(self) -> None:
-        self._effects: list[Effect] = []
-        self._token = 0
+        self._effects: list[T | Report] = []
 
-    def add(self, effect: Effect) -> None:
+    def add(self, effect: T) -> None:
         self._effects.append(effect)
 
     def report(self, text: str, level: str = "INFO") -> None:
         self._effects.append(Report(level, text))
+
+    def drain(self) -> list[T | Report]:
+        effects, self._effects = self._effects, []
+        return effects
+
+
+class MemberOutbox(Outbox[MemberEffect]):
+    """Numbers the requests too."""
+
+    __slots__ = ("_token",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._token = 0
 
     def send(
         self,
@@ -198,9 +314,5 @@ class Outbox:
         max_version: int | None = None,
     ) -> int:
         self._token += 1
-        self._effects.append(Send(self._token, request, to, timeout_ms, min_version, max_version))
+        self.add(Send(self._token, request, to, timeout_ms, min_version, max_version))
         return self._token
-
-    def drain(self) -> list[Effect]:
-        effects, self._effects = self._effects, []
-        return effects

@@ -8,7 +8,7 @@ Unlike Kafka's consumer a partition is fetched ahead while earlier data of it wa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -368,7 +368,7 @@ class Fetcher(Assigned):
 
     @property
     def has_data(self) -> bool:
-        return any(self._usable(chunk) for chunk in self._ready) or bool(self._errors)
+        return any(self._usable(chunk) for chunk in self._ready)
 
     def _usable(self, chunk: Chunk) -> bool:
         state = self._partitions.get(chunk.tp)
@@ -402,15 +402,15 @@ class Fetcher(Assigned):
         """Whole chunks, for decoding elsewhere; positions move past them."""
         chunks = []
         for chunk, state in self._take_ready():
-            if chunk.from_offset < (state.position.offset if state.position else 0):
-                chunk.from_offset = state.position.offset  # type: ignore[union-attr]
+            if state.position is not None and chunk.from_offset < state.position.offset:
+                chunk.from_offset = state.position.offset
             self._finish(chunk, state)
             chunks.append(chunk)
             if enough(chunk):
                 break
         return chunks
 
-    def _take_ready(self) -> Any:
+    def _take_ready(self) -> Iterator[tuple[Chunk, PartitionState]]:
         """Chunks that are next in their partition; those of paused partitions stay, stale ones go."""
         aside: list[Chunk] = []
         try:

@@ -1,4 +1,4 @@
-"""Requests of an administrator to one group's coordinator, each a function over an open connection."""
+"""Requests of an administrator to one group's coordinator, each a function."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from kohort.assignors import ConsumerProtocolError, decode_assignment, decode_subscription
 from kohort.client import offsets as wire
 from kohort.client.admin_types import GroupDescription, MemberDescription
+from kohort.client.cluster import Coordinator
 from kohort.client.errors import KafkaError, error_for
 from kohort.client.snapshots import partition_map, partition_set
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
@@ -23,11 +24,11 @@ from kohort.protocol.messages import (
 CLASSIC, CONSUMER = "classic", "consumer"
 
 
-async def describe(connection: Any, node_id: int, group_id: str, timeout_ms: int) -> GroupDescription:
-    response = await connection.request(DescribeGroupsRequest(groups=[group_id]), timeout_ms)
+async def describe(coordinator: Coordinator, node_id: int, group_id: str, timeout_ms: int) -> GroupDescription:
+    response = await coordinator.request(DescribeGroupsRequest(groups=[group_id]), timeout_ms)
     group = response.groups[0]
     missing = group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == "Dead"
-    if missing and (modern := await _describe_modern(connection, group_id, timeout_ms)) is not None:
+    if missing and (modern := await _describe_modern(coordinator, group_id, timeout_ms)) is not None:
         return _modern(modern, node_id)
     if group.error_code and not missing:
         raise error_for(group.error_code, f"group {group_id}: {ErrorCode.of(group.error_code).message}")
@@ -36,10 +37,10 @@ async def describe(connection: Any, node_id: int, group_id: str, timeout_ms: int
     return GroupDescription(group_id, state, CLASSIC, group.protocol_type, group.protocol_data, node_id, members)
 
 
-async def _describe_modern(connection: Any, group_id: str, timeout_ms: int) -> Any | None:
+async def _describe_modern(coordinator: Coordinator, group_id: str, timeout_ms: int) -> Any | None:
     """None where the broker has no such group, or is too old to have any."""
     try:
-        response = await connection.request(ConsumerGroupDescribeRequest(group_ids=[group_id]), timeout_ms)
+        response = await coordinator.request(ConsumerGroupDescribeRequest(group_ids=[group_id]), timeout_ms)
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             return None
@@ -90,14 +91,14 @@ def _modern(group: Any, node_id: int) -> GroupDescription:
     )
 
 
-async def delete(connection: Any, group_id: str, timeout_ms: int) -> None:
-    response = await connection.request(DeleteGroupsRequest(groups_names=[group_id]), timeout_ms)
+async def delete(coordinator: Coordinator, group_id: str, timeout_ms: int) -> None:
+    response = await coordinator.request(DeleteGroupsRequest(groups_names=[group_id]), timeout_ms)
     if code := response.results[0].error_code:
         raise error_for(code, f"group {group_id}: {ErrorCode.of(code).message}")
 
 
 async def remove(
-    connection: Any, group_id: str, members: Iterable[tuple[str, str | None]], reason: str, timeout_ms: int
+    coordinator: Coordinator, group_id: str, members: Iterable[tuple[str, str | None]], reason: str, timeout_ms: int
 ) -> None:
     identity = LeaveGroupRequest.MemberIdentity
     leaving = [
@@ -105,7 +106,7 @@ async def remove(
         for member_id, instance_id in members
     ]
     request = LeaveGroupRequest(group_id=group_id, members=leaving)
-    response = await connection.request(request, timeout_ms, min_version=3)
+    response = await coordinator.request(request, timeout_ms, min_version=3)
     if response.error_code:
         raise error_for(response.error_code, f"group {group_id}: {ErrorCode.of(response.error_code).message}")
     for member in response.members:
@@ -115,23 +116,25 @@ async def remove(
 
 
 async def offsets(
-    connection: Any, group_id: str, partitions: list[TopicPartition] | None, timeout_ms: int
+    coordinator: Coordinator, group_id: str, partitions: list[TopicPartition] | None, timeout_ms: int
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     request = wire.fetch_request(group_id, partitions, require_stable=False)
-    response = await connection.request(request, timeout_ms, max_version=wire.MAX_VERSION_WITH_NAMES)
+    response = await coordinator.request(request, timeout_ms, max_version=wire.MAX_VERSION_WITH_NAMES)
     found = wire.fetched_offsets(response)
     return found if partitions is None else {tp: found.get(tp) for tp in partitions}
 
 
 async def alter(
-    connection: Any, group_id: str, wanted: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int
+    coordinator: Coordinator, group_id: str, wanted: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int
 ) -> None:
     request = wire.commit_request(group_id, -1, "", None, wanted)
-    response = await connection.request(request, timeout_ms, max_version=wire.MAX_VERSION_WITH_NAMES)
+    response = await coordinator.request(request, timeout_ms, max_version=wire.MAX_VERSION_WITH_NAMES)
     _raise_first(group_id, wire.commit_errors(response))
 
 
-async def delete_offsets(connection: Any, group_id: str, partitions: list[TopicPartition], timeout_ms: int) -> None:
+async def delete_offsets(
+    coordinator: Coordinator, group_id: str, partitions: list[TopicPartition], timeout_ms: int
+) -> None:
     make = OffsetDeleteRequest
     topics = [
         make.OffsetDeleteRequestTopic(
@@ -139,7 +142,7 @@ async def delete_offsets(connection: Any, group_id: str, partitions: list[TopicP
         )
         for name, numbers in partition_map(partitions).items()
     ]
-    response = await connection.request(make(group_id=group_id, topics=topics), timeout_ms)
+    response = await coordinator.request(make(group_id=group_id, topics=topics), timeout_ms)
     if response.error_code:
         raise error_for(response.error_code, f"group {group_id}: {ErrorCode.of(response.error_code).message}")
     _raise_first(group_id, wire.commit_errors(response))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from kohort.client.cluster import LOOKUP, Cluster, leader_nodes
+from kohort.client.cluster import Asking
 from kohort.client.errors import KafkaTimeoutError, error_for
 from kohort.client.lookups import Found, list_offsets_request, listed_offsets
+from kohort.client.metadata import leader_nodes
 from kohort.client.types import OffsetAndTimestamp, TopicPartition, partition_list
 from kohort.protocol.errors import KafkaError
 
@@ -16,7 +17,7 @@ MAX_TIMESTAMP_MIN_VERSION = 7
 
 
 async def list_offsets(
-    cluster: Cluster, timestamps: Mapping[TopicPartition, int], read_committed: bool, timeout_ms: int
+    cluster: Asking, timestamps: Mapping[TopicPartition, int], read_committed: bool, timeout_ms: int
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """The offset for each partition's timestamp (or -1, -2, -3: latest, earliest, of the largest timestamp)."""
     wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
@@ -39,7 +40,7 @@ async def list_offsets(
 
 
 async def _list_once(
-    cluster: Cluster,
+    cluster: Asking,
     missing: Mapping[TopicPartition, int],
     read_committed: bool,
     found: dict[TopicPartition, OffsetAndTimestamp | None],
@@ -59,7 +60,7 @@ async def _list_once(
     async def ask(node_id: int, partitions: list[TopicPartition]) -> Found:
         timestamps = {tp: missing[tp] for tp in partitions}
         request = list_offsets_request(timestamps, leaders, read_committed, timeout_ms)
-        return listed_offsets(await cluster.request(node_id, request, timeout_ms, min_version, role=LOOKUP))
+        return listed_offsets(await cluster.request(node_id, request, timeout_ms, min_version, lookup=True))
 
     answers = await asyncio.gather(*(ask(*item) for item in by_node.items()), return_exceptions=True)
     failure: KafkaError | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.client.effects import Destination, DropCoordinator, Outbox, UseCoordinator
+from kohort.client.effects import Destination, DropCoordinator, MemberOutbox, UseCoordinator
 from kohort.client.errors import error_for
 from kohort.client.timing import Backoff
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -16,7 +16,7 @@ GROUP_KEY_TYPE = 0
 class CoordinatorFinder:
     """Asks any node who coordinates the group, again after a backoff until it is known."""
 
-    def __init__(self, group_id: str, request_timeout_ms: int, backoff: Backoff, out: Outbox) -> None:
+    def __init__(self, group_id: str, request_timeout_ms: int, backoff: Backoff, out: MemberOutbox) -> None:
         self._group_id = group_id
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff

@@ -15,7 +15,16 @@ from typing import Any
 
 from kohort.client import snapshots
 from kohort.client.commits import Ask, Kind
-from kohort.client.effects import Action, Assign, AutoCommit, Effect, Lose, MetadataSnapshot, RefreshMetadata, Revoke
+from kohort.client.effects import (
+    Action,
+    Assign,
+    AutoCommit,
+    Lose,
+    MemberEffect,
+    MetadataSnapshot,
+    RefreshMetadata,
+    Revoke,
+)
 from kohort.client.membership import IllegalTransition
 from kohort.client.session import Session
 from kohort.client.states import HEARTBEATING, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
@@ -30,17 +39,17 @@ class Member(Session):
 
     # -- events: the application --------------------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str], now_ms: int) -> list[Effect]:
+    def subscribe(self, topics: Iterable[str], now_ms: int) -> list[MemberEffect]:
         self._matches = None
         return self._subscription_changed(frozenset(topics), now_ms)
 
-    def subscribe_pattern(self, matches: Callable[[str], object], now_ms: int) -> list[Effect]:
+    def subscribe_pattern(self, matches: Callable[[str], object], now_ms: int) -> list[MemberEffect]:
         """Topics with a name that matches, those that appear later included."""
         self._matches = matches
         self._snapshot = None
         return self._subscription_changed(frozenset(), now_ms)
 
-    def _subscription_changed(self, topics: frozenset[str], now_ms: int) -> list[Effect]:
+    def _subscription_changed(self, topics: frozenset[str], now_ms: int) -> list[MemberEffect]:
         self._manual = False
         self.topics = topics
         if self._joined_topics is None:
@@ -52,24 +61,24 @@ class Member(Session):
             self._out.add(RefreshMetadata("a pattern subscription needs the names of all topics"))
         return self._advance(now_ms)
 
-    def assign_manually(self, now_ms: int) -> list[Effect]:
+    def assign_manually(self, now_ms: int) -> list[MemberEffect]:
         """The application names its partitions itself: commits carry no generation, nothing is joined."""
         self._manual = True
         self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
         return self._advance(now_ms)
 
-    def poll(self, now_ms: int) -> list[Effect]:
+    def poll(self, now_ms: int) -> list[MemberEffect]:
         """The application is alive and done with what it was given: join if needed, renew the poll interval."""
         self._heartbeat.last_poll_ms = now_ms
         self._active = self._leaving is None and self.fatal is None
         return self._advance(now_ms)
 
-    def request_rejoin(self, reason: str, now_ms: int) -> list[Effect]:
+    def request_rejoin(self, reason: str, now_ms: int) -> list[MemberEffect]:
         """Rebalance although nothing changed (KIP-568)."""
         self._request_rejoin(reason, now_ms)
         return self._advance(now_ms)
 
-    def leave(self, reason: str, now_ms: int, send: bool | None = None) -> list[Effect]:
+    def leave(self, reason: str, now_ms: int, send: bool | None = None) -> list[MemberEffect]:
         """Give everything up and leave; ends with `Left`. `send` overrides whether LeaveGroup is sent (KIP-1092):
         by default dynamic members send it, static ones keep their place until the session times out."""
         self._leaving = reason
@@ -89,7 +98,7 @@ class Member(Session):
                 self.owned = action.partitions
         return action
 
-    def auto_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int) -> list[Effect]:
+    def auto_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int) -> list[MemberEffect]:
         assert isinstance(self._taken, AutoCommit)
         self._taken = None
         self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
@@ -101,7 +110,7 @@ class Member(Session):
                 self._give_up(now_ms)
         return self._advance(now_ms)
 
-    def revoked(self, now_ms: int) -> list[Effect]:
+    def revoked(self, now_ms: int) -> list[MemberEffect]:
         action = self._taken
         assert isinstance(action, Revoke | Lose)
         self._taken = None
@@ -110,7 +119,7 @@ class Member(Session):
             self._given_up(now_ms)
         return self._advance(now_ms)
 
-    def assigned(self, now_ms: int) -> list[Effect]:
+    def assigned(self, now_ms: int) -> list[MemberEffect]:
         assert isinstance(self._taken, Assign)
         self._taken = None
         if not self._resumed(now_ms):
@@ -127,7 +136,9 @@ class Member(Session):
             self.step = Step.IDLE
         return dropped_out
 
-    def commit(self, commit_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int) -> list[Effect]:
+    def commit(
+        self, commit_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int
+    ) -> list[MemberEffect]:
         """Answered by `CommitDone(commit_id, ...)`; waits while the coordinator is not known."""
         ask = Ask(Kind.COMMIT, commit_id, dict(offsets))
         if offsets:
@@ -136,7 +147,7 @@ class Member(Session):
             self._commits.finish(ask, None)
         return self._advance(now_ms)
 
-    def fetch_offsets(self, fetch_id: int, partitions: Iterable[TopicPartition], now_ms: int) -> list[Effect]:
+    def fetch_offsets(self, fetch_id: int, partitions: Iterable[TopicPartition], now_ms: int) -> list[MemberEffect]:
         """Answered by `OffsetsFetched(fetch_id, ...)`; waits while the coordinator is not known."""
         self._commits.submit(Ask(Kind.FETCH, fetch_id, {}, frozenset(partitions)))
         return self._advance(now_ms)
@@ -147,7 +158,7 @@ class Member(Session):
 
     # -- events: the world --------------------------------------------------------------------------------------------
 
-    def metadata_updated(self, snapshot: MetadataSnapshot, now_ms: int) -> list[Effect]:
+    def metadata_updated(self, snapshot: MetadataSnapshot, now_ms: int) -> list[MemberEffect]:
         if self._matches is not None:
             if snapshot.covers is not None:
                 return self._advance(now_ms)
@@ -176,7 +187,7 @@ class Member(Session):
         changes = [f"+{topic}" for topic in added] + [f"-{topic}" for topic in dropped]
         self._request_rejoin(f"subscription has changed: {', '.join(changes)}", now_ms)
 
-    def received(self, token: int, response: Any, now_ms: int) -> list[Effect]:
+    def received(self, token: int, response: Any, now_ms: int) -> list[MemberEffect]:
         if token == self._finder.in_flight:
             self._coordinator_answer(response, now_ms)
         elif token == self._heartbeat.in_flight:
@@ -193,7 +204,7 @@ class Member(Session):
             self._ask_answered(ask, response, now_ms)
         return self._advance(now_ms)
 
-    def send_failed(self, token: int, reason: str, now_ms: int, error: KafkaError | None = None) -> list[Effect]:
+    def send_failed(self, token: int, reason: str, now_ms: int, error: KafkaError | None = None) -> list[MemberEffect]:
         """No answer: the connection broke, the request timed out, or (`error`) the broker cannot take the request."""
         hopeless = error is not None and not error.code.retriable
         if token == self._finder.in_flight:
@@ -206,11 +217,11 @@ class Member(Session):
             self._coordinator_lost(reason, now_ms)
         return self._advance(now_ms)
 
-    def coordinator_disconnected(self, reason: str, now_ms: int) -> list[Effect]:
+    def coordinator_disconnected(self, reason: str, now_ms: int) -> list[MemberEffect]:
         self._coordinator_lost(reason, now_ms)
         return self._advance(now_ms)
 
-    def on_time(self, now_ms: int) -> list[Effect]:
+    def on_time(self, now_ms: int) -> list[MemberEffect]:
         if self.state in HEARTBEATING:
             self._mind_the_session(now_ms)
         if self._commit_awaited() and now_ms >= self._give_up_by_ms:
@@ -245,7 +256,7 @@ class Member(Session):
 
     # -- the engine ---------------------------------------------------------------------------------------------------
 
-    def _advance(self, now_ms: int) -> list[Effect]:
+    def _advance(self, now_ms: int) -> list[MemberEffect]:
         """Do whatever can be done now."""
         if self._prepare_ask is not None and now_ms >= self._retry_at_ms:
             ask, self._prepare_ask = self._prepare_ask, None

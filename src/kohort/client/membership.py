@@ -18,7 +18,7 @@ from kohort.assignors import (
     rebalance_protocol,
 )
 from kohort.client.commits import NO_GENERATION, Ask, Commits
-from kohort.client.effects import Action, MetadataSnapshot, Outbox, WatchTopics
+from kohort.client.effects import Action, MemberOutbox, MetadataSnapshot, WatchTopics
 from kohort.client.locate import CoordinatorFinder
 from kohort.client.states import TRANSITIONS, MemberConfig, MemberState, Purpose, Step
 from kohort.client.timing import Backoff, Heartbeat
@@ -36,7 +36,7 @@ class Membership:
         self.config = config
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self.protocol = rebalance_protocol(assignors) if assignors else RebalanceProtocol.EAGER
-        self._out = Outbox()
+        self._out = MemberOutbox()
 
         def backoff() -> Backoff:
             return Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, uniform)

@@ -6,13 +6,14 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from kohort.client.batching import Batch, Batching, Outcome, Part, ProducerId, record_size
-from kohort.client.cluster import DATA, Cluster, Metadata
+from kohort.client.cluster import Cluster
 from kohort.client.errors import ConsumerClosedError, KafkaTimeoutError, error_for
+from kohort.client.metadata import Metadata
 from kohort.client.partitioner import Sticky, partition_for_key
 from kohort.client.producer_config import ProducerConfig
 from kohort.client.types import TopicPartition
@@ -46,7 +47,7 @@ class Delivery:
         self._unseen = unseen
 
     def done(self) -> bool:
-        return self._batch.promise.done()
+        return bool(self._batch.promise.done())
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         try:
@@ -56,7 +57,7 @@ class Delivery:
                 raise
             raise KafkaTimeoutError(f"a record to {self._batch.tp} is not stored after {timeout:g} s") from None
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
         parts = yield from asyncio.shield(asyncio.wrap_future(self._batch.promise)).__await__()
         return self._read(parts)
 
@@ -287,13 +288,9 @@ class AsyncProducer:
     async def _produce(self, cluster: Cluster, node_id: int, batches: list[Batch]) -> None:
         try:
             request = self._batching.request(batches)
-            if request.acks == 0:
-                node = cluster.metadata.nodes[node_id]
-                connection = await cluster.connect(DATA, node_id, node.host, node.port)
-                connection.send_only(request, LAST_VERSION_WITH_TOPIC_NAMES)
-                response = None
-            else:
-                response = await cluster.request(node_id, request, max_version=LAST_VERSION_WITH_TOPIC_NAMES)
+            response = await cluster.request(
+                node_id, request, max_version=LAST_VERSION_WITH_TOPIC_NAMES, answered=request.acks != 0
+            )
         except KafkaError as error:
             with self._lock:
                 outcomes = self._batching.unanswered(batches, error, now_ms())
@@ -318,9 +315,8 @@ class AsyncProducer:
         try:
             while True:
                 try:
-                    response = await cluster.request_any(
-                        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1),
-                        self.config["request.timeout.ms"],
+                    response = await cluster.request(
+                        None, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
                     )
                     if response.error_code:
                         raise error_for(response.error_code)

@@ -12,8 +12,9 @@ def ssl_context(config: Config) -> ssl.SSLContext | None:
     """None where security.protocol does not encrypt."""
     if not config.security_protocol.endswith("SSL"):
         return None
-    if config.ssl_context is not None:
-        return config.ssl_context
+    given: ssl.SSLContext | None = config["ssl.context"]
+    if given is not None:
+        return given
     try:
         context = ssl.create_default_context(cafile=config.ssl_cafile)
         if config.ssl_certfile:

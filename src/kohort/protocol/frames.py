@@ -72,7 +72,7 @@ class RequestHeader(NamedTuple):
         return skip_tags(frame, self.client_id_end) if flexible else self.client_id_end
 
 
-def skip_tags(frame: bytes, pos: int) -> int:
+def skip_tags(frame: bytes | memoryview, pos: int) -> int:
     try:
         if frame[pos] == 0:
             return pos + 1
@@ -126,7 +126,7 @@ def response_correlation_id(frame: bytes) -> int:
     return correlation_id
 
 
-def decode_response(frame: bytes, version: int, message: Any) -> Any:
+def decode_response(frame: bytes | memoryview, version: int, message: Any) -> Any:
     """The body of a response frame as a message of the given class."""
     pos = 4
     if message.API_KEY != API_VERSIONS and message.flexible(version):

@@ -23,7 +23,7 @@ NULL_STRING = b"\xff\xff"
 NULL_BYTES = b"\xff\xff\xff\xff"
 
 
-def uvarint_tail(buf: bytes, pos: int, value: int) -> tuple[int, int]:
+def uvarint_tail(buf: bytes | memoryview, pos: int, value: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte, with the continuation bit set, was `value`."""
     value &= 0x7F
     for shift in (7, 14, 21, 28):
@@ -37,7 +37,7 @@ def uvarint_tail(buf: bytes, pos: int, value: int) -> tuple[int, int]:
     raise DecodeError("unsigned varint over 31 bits")
 
 
-def uvarint(buf: bytes, pos: int) -> tuple[int, int]:
+def uvarint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     value = buf[pos]
     return (value, pos + 1) if value < 128 else uvarint_tail(buf, pos + 1, value)
 

@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kohort.assignors import load_assignors
-from kohort.client.cluster import parse_metadata
 from kohort.client.effects import (
     Assign,
     AutoCommit,
@@ -28,6 +27,7 @@ from kohort.client.effects import (
 )
 from kohort.client.fetcher import Fetcher, FetcherConfig, NodeRequest
 from kohort.client.member import Member, MemberConfig
+from kohort.client.metadata import parse_metadata
 from kohort.protocol.messages import MetadataRequest, OffsetCommitRequest
 from kohort.sim.client import Channel
 from kohort.sim.scheduler import Event, Stall
