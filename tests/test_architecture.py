@@ -36,8 +36,21 @@ PURE = ["config_key", "protocol", "records", "assignors", "coordinator", "insigh
 # Drivers and the public classes of the client do input and output; everything else in there is a core or a part of one.
 CLIENT_SHELL = {
     f"client/{name}.py"
-    for name in ("admin admin_async background blocking cluster consumer consumer_async driver listing producer "
-                 "producer_async security transport").split()
+    for name in [
+        "admin",
+        "admin_async",
+        "background",
+        "blocking",
+        "cluster",
+        "consumer",
+        "consumer_async",
+        "driver",
+        "listing",
+        "producer",
+        "producer_async",
+        "security",
+        "transport",
+    ]
 }
 PURE_FILES = [
     path.relative_to(SOURCE).as_posix()

@@ -15,10 +15,10 @@ from kohort.client.effects import (
     CommitDone,
     Destination,
     DropCoordinator,
-    Effect,
     Fail,
     Left,
     Lose,
+    MemberEffect,
     OffsetsFetched,
     RefreshMetadata,
     Revoke,
@@ -206,12 +206,12 @@ class SimMember:
 
     # The member's effects.
 
-    def _apply(self, effects: list[Effect]) -> None:
+    def _apply(self, effects: list[MemberEffect]) -> None:
         for effect in effects:
             self._carry_out(effect)
         self._arm()
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: MemberEffect) -> None:
         match effect:
             case Send():
                 self._send(effect)

@@ -160,7 +160,7 @@ class Membership:
         else:
             event()
 
-    def _carry_out(self, effects: Iterable[fx.Effect]) -> None:
+    def _carry_out(self, effects: Iterable[fx.MemberEffect]) -> None:
         for effect in effects:
             if isinstance(effect, fx.Send):
                 self._io.send(effect, now_ms())
