@@ -108,7 +108,7 @@ class AsyncAdmin:
     async def api_versions(self) -> dict[str, tuple[int, int]]:
         """The apis that a broker of the cluster serves, by Kafka's name: its lowest and its highest version."""
         request = ApiVersionsRequest(client_software_name="kohort", client_software_version="0")
-        response = await self._cluster.request_any(request, self.config.request_timeout_ms)
+        response = await self._cluster.request(None, request)
         names = {int(key): key.title for key in ApiKey}
         rows = sorted(response.api_keys, key=lambda row: row.api_key)
         return {names.get(row.api_key, f"api {row.api_key}"): (row.min_version, row.max_version) for row in rows}
