@@ -190,7 +190,7 @@ class GroupStage:
         while self.now_ms < end:
             self.settle()
             deadlines = [a.member.next_deadline() for a in self.members if not a.dead]
-            deadlines.append(self.world.coordinator.next_deadline())
+            deadlines.append(self.world.coordinator.runtime.next_deadline())
             due = min((d for d in deadlines if d is not None), default=end)
             self.world.advance(max(1, min(due, end) - self.now_ms))
             for application in self.members:
