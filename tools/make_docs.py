@@ -10,9 +10,11 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import kohort
 from kohort.broker import metrics, reference
 from kohort.client.config import SETTINGS
 from kohort.client.producer_config import PRODUCER_SETTINGS
@@ -22,6 +24,8 @@ from kohort.coordinator.classic.states import TRANSITIONS, GroupState
 from kohort.coordinator.event_json import TYPES
 from kohort.coordinator.events import GroupEvent, MemberEvent
 from kohort.insight.sentences import told, why
+from kohort.protocol import messages
+from kohort.protocol.apis import ApiKey
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -106,6 +110,32 @@ def kinds_table() -> str:
     return _table(("kind", "in a log line, such as", "in `explain`, after the member's name"), rows)
 
 
+@cache
+def apis() -> str:
+    """What a broker says that it serves, beside what Kafka's definitions have."""
+    with kohort.Broker() as broker, kohort.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        served = admin.api_versions()
+    known = {key.title: getattr(messages, f"{key.title}Request", None) for key in ApiKey}
+    rows = []
+    for name, (low, high) in served.items():
+        all_of = (low, high) == (known[name].MIN_VERSION, known[name].MAX_VERSION)
+        rows.append((name, f"{low} to {high}" if low != high else str(low), "all" if all_of else ""))
+    missing = ", ".join(name for name, request in known.items() if request is not None and name not in served)
+    return "\n".join(
+        [
+            "# Apis",
+            "",
+            "What this broker answers to ApiVersions; `kohort apis` shows it of any broker, and of two side by side.",
+            "The codec has every message of Kafka 4.3 in every version; the broker serves these:",
+            "",
+            _table(("api", "versions", "of those in Kafka 4.3"), rows),
+            "",
+            f"Not served: {missing}.",
+            "",
+        ]
+    )
+
+
 def configuration() -> str:
     return "\n".join(
         [
@@ -156,7 +186,7 @@ BLOCKS = {
     "groups.md": {"state diagram": state_diagram, "answers": answers},
     "operating.md": {"metrics": metrics_table},
 }
-FILES = {"configuration.md": configuration}
+FILES = {"apis.md": apis, "configuration.md": configuration}
 
 
 def made() -> dict[Path, str]:
