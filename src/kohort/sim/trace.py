@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 KEPT = 400
 
 
-class CheckFailed(AssertionError):
-    """A checker found something that must not be."""
+class CheckFailed(BaseException):
+    """A checker found something that must not be. No Exception: a broker survives those of its handlers."""
 
     def __init__(self, checker: str, text: str) -> None:
         super().__init__(f"{checker}: {text}")
