@@ -107,9 +107,22 @@ class GroupService:
             self.events.report(happened)
 
     def _changed(self, stored: Write[ShardGroups] | None, now_ms: int) -> None:
-        if stored is not None and self._core.meter is not None:
+        if stored is None:
+            self._home_strays(now_ms)
+        elif self._core.meter is not None:
             self._core.meter.groups.offsets_committed += sum(map(_commits, stored.decisions))
         self._answer()
+
+    def _home_strays(self, now_ms: int) -> None:
+        if moved := self.coordinator.home_strays(now_ms):
+            some = ", ".join(moved[:5]) + (", ..." if len(moved) > 5 else "")
+            logger.warning(
+                "%s has %d partitions now: %d groups move with their commits to the partition of their name (%s)",
+                OFFSETS_TOPIC,
+                self.coordinator.config.offsets_topic_num_partitions,
+                len(moved),
+                some,
+            )
 
     # ---- the life of the broker
 
@@ -142,7 +155,7 @@ class GroupService:
         """The coordinator leads the partitions of its topic however that came to be."""
         if topic.name == OFFSETS_TOPIC:
             self._now_ms = now_ms
-            self.coordinator.use_partitions(len(topic.partitions))
+            self.coordinator.use_partitions(len(topic.partitions), now_ms)
             self._log.lead(topic, now_ms)
 
     def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None:

@@ -12,13 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from kohort.coordinator import admin, expiry, offsets
-from kohort.coordinator.classic import join, session
+from kohort.coordinator.causes import Cause, CauseKind
+from kohort.coordinator.classic import join, life, session
 from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.context import Context, CoordinatorConfig, Topics
 from kohort.coordinator.effects import Decision, Request
-from kohort.coordinator.events import GroupEvent
+from kohort.coordinator.events import GroupEvent, GroupUnloaded
 from kohort.coordinator.gathering import Gathering
 from kohort.coordinator.group import Group
+from kohort.coordinator.homing import home_strays
 from kohort.coordinator.records import Change, partition_for
 from kohort.coordinator.refusals import failed, refusal
 from kohort.coordinator.replay import ShardGroups
@@ -101,10 +103,26 @@ class Coordinator:
 
     # ---- shards
 
-    def use_partitions(self, count: int) -> None:
-        """How many the topic has now: it decides where a group lives."""
+    def use_partitions(self, count: int, now_ms: int) -> None:
+        """How many the topic has now: it decides where a group lives. Groups that have to move lose their rebalance,
+        not their generation."""
+        if count == self.config.offsets_topic_num_partitions:
+            return
         self.config.offsets_topic_num_partitions = count
         self._routes.clear()
+        moved = Cause(CauseKind.MOVED)
+        for shard in self._active():
+            state = shard.state
+            state.now_ms = now_ms
+            for group in state.set_strays_apart():
+                if isinstance(group, ClassicGroup):
+                    life.close(state, group, ErrorCode.NOT_COORDINATOR, moved)
+                state.event(group, GroupUnloaded, cause=moved)
+            self.runtime.decided(shard, None)
+
+    def home_strays(self, now_ms: int) -> list[str]:
+        """Groups that this sent to the partition their name belongs to now."""
+        return home_strays(self.runtime, self.partition_for, now_ms)
 
     def lead(self, partition: int, epoch: int, now_ms: int) -> GroupShard:
         self._routes.clear()

@@ -24,6 +24,7 @@ from kohort.coordinator.records import (
     OffsetCommit,
     UnknownRecord,
     UnreadableRecord,
+    abs_java_hash,
     decode,
 )
 from kohort.coordinator.shard import Damage
@@ -37,7 +38,7 @@ PartitionOfGroup = tuple[str, str, int]
 class ShardGroups(Context):
     """`shard.State` for groups: what runtime.py asks of them."""
 
-    __slots__ = ("_expiry", "_latest", "_pending", "_restoring", "_stories", "skipped")
+    __slots__ = ("_expiry", "_latest", "_pending", "_restoring", "_stories", "homing", "skipped", "strays")
 
     def __init__(
         self,
@@ -55,6 +56,8 @@ class ShardGroups(Context):
         self._pending: dict[int, dict[PartitionOfGroup, OffsetAndMetadata]] = {}  # by producer id
         self._expiry = Deadline(TimerKind.EXPIRE_OFFSETS, "")
         self.skipped: dict[str, int] = {}  # why -> how many records
+        self.strays: dict[str, Group] = {}  # whose name belongs to another partition now: not served here
+        self.homing: dict[str, int] = {}  # those on their way there, and to which incarnation of it
         # What happened to a group is no state of it, and is told on after its shard was loaded again.
         self._stories: dict[str, Story] = {} if previous is None else previous._stories
 
@@ -104,6 +107,7 @@ class ShardGroups(Context):
         self.max_append_bytes = max_append_bytes
         self.safe_commits = max_append_bytes // (LARGEST_KEY + 3 * self.config.offset_metadata_max_bytes)
         decisions = []
+        self.set_strays_apart()
         for group in self.groups.values():
             group.story = self._stories.pop(group.group_id, group.story)
             if isinstance(group, ClassicGroup) and (decision := life.loaded(self, group)) is not None:
@@ -111,6 +115,14 @@ class ShardGroups(Context):
         self._stories.clear()
         self.timers.set(self._expiry, self.now_ms + self.config.offsets_retention_check_interval_ms)
         return decisions
+
+    def set_strays_apart(self) -> list[Group]:
+        """Nobody looks for them here; homing.py takes them to where they are looked for."""
+        count = self.config.offsets_topic_num_partitions
+        strays = [group for name, group in self.groups.items() if abs_java_hash(name) % count != self.partition]
+        for group in strays:
+            self.strays[group.group_id] = self.groups.pop(group.group_id)
+        return strays
 
     def close(self, error: ErrorCode, *, moved: bool) -> None:
         cause = Cause(CauseKind.MOVED) if moved else Cause(CauseKind.GROUP_NOT_STORED, error=error.name)

@@ -79,15 +79,16 @@ class Journal:
 
     def read(self) -> int:
         """Take in what has become durable; returns the moment."""
-        index = 0
-        while (log := self._store.get(OFFSETS_TOPIC, index)) is not None:
+        logs: list[Log] = []
+        while (log := self._store.get(OFFSETS_TOPIC, len(logs))) is not None:
+            logs.append(log)
+        if len(logs) != self.partitions:
+            self._use_partitions(len(logs))
+        for index, log in enumerate(logs):
             below = self.read_below.get(index, 0)
             if log.high_watermark > below:
                 self.read_below[index] = log.high_watermark
                 self._take_in(index, log, below, log.high_watermark)
-            index += 1
-        if index != self.partitions:
-            self._use_partitions(index)
         return self.moment
 
     def _use_partitions(self, count: int) -> None:
@@ -109,7 +110,7 @@ class Journal:
         place = (index, change.group_id)
         group = self._groups.setdefault(place, Past())
         if isinstance(change, GroupMetadata):
-            ended = change.value is None and group.now is not None
+            ended = change.value is None and group.now is not None and place == self._place(change.group_id)
             group.add(self.moment, change.value)
             if ended:
                 self._trace.group_removed(change.group_id)
@@ -118,7 +119,7 @@ class Journal:
         past = self._offsets.setdefault(place, {}).setdefault(tp, Past())
         before = past.now
         past.add(self.moment, change.value)
-        if change.value is None and before is not None:
+        if change.value is None and before is not None and place == self._place(change.group_id):
             self._trace.offset_removed(Removal(change.group_id, tp, before, group.now, at_ms))
 
     # What it says.

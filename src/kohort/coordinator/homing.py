@@ -1,0 +1,93 @@
+"""Groups whose partition is another one now: the offsets topic has grown, and a name's hash is taken of its new size.
+
+A group lives in the partition that its name belongs to now; whoever looks for it looks there. What the log knows of it
+is written to that partition, and when it is stored there, removed from where it was. What is interrupted is taken up at
+the next load: what is missing at home is written, the rest removed. (In Kafka such groups begin anew.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kohort.coordinator.classic import life
+from kohort.coordinator.classic.group import ClassicGroup
+from kohort.coordinator.context import Context
+from kohort.coordinator.effects import Decision
+from kohort.coordinator.group import Group
+from kohort.coordinator.records import Change, GroupMetadata, OffsetCommit
+from kohort.coordinator.replay import ShardGroups
+from kohort.coordinator.runtime import Runtime
+from kohort.coordinator.shard import Life, Shard
+from kohort.protocol.errors import ErrorCode
+
+GroupShard = Shard[ShardGroups]
+
+
+def home_strays(runtime: Runtime[ShardGroups], partition_for: Callable[[str], int], now_ms: int) -> list[str]:
+    """Those that are on their way home from now on. Others wait: for a load, or for the end of a transaction."""
+    moved = []
+    for shard in list(runtime.shards.values()):
+        if shard.life is Life.ACTIVE and shard.state.strays:
+            for group in list(shard.state.strays.values()):
+                home = runtime.shards.get(partition_for(group.group_id))
+                if home is not None and home.life is Life.ACTIVE and _move(runtime, group, shard, home, now_ms):
+                    moved.append(group.group_id)
+    return moved
+
+
+def _move(runtime: Runtime[ShardGroups], group: Group, shard: GroupShard, home: GroupShard, now_ms: int) -> bool:
+    if group.open_transactions or shard.state.homing.get(group.group_id) == home.incarnation:
+        return False
+    shard.state.now_ms = home.state.now_ms = now_ms
+    shard.state.homing[group.group_id] = home.incarnation
+    missing = _missing(group, home.state.groups.get(group.group_id))
+    if not missing:
+        runtime.decided(shard, _forget(shard.state, group))
+        return False
+    decision = home.state.decide(missing, divisible=True)
+    decision.then = Homed(runtime, shard, shard.incarnation, group)
+    runtime.decided(home, decision)
+    arrived = home.state.groups[group.group_id]
+    arrived.story = group.story
+    if isinstance(arrived, ClassicGroup) and not arrived.members:
+        arrived.restore()
+        runtime.decided(home, life.loaded(home.state, arrived))
+    return True
+
+
+def _missing(group: Group, known: Group | None) -> list[Change]:
+    changes: list[Change] = [
+        OffsetCommit(group.group_id, topic, index, value)
+        for topic, committed in group.offsets.items()
+        for index, value in committed.items()
+        if known is None or index not in known.offsets.get(topic, {})
+    ]
+    begun = known is not None and not (isinstance(known, ClassicGroup) and known.stored is None and not known.members)
+    if isinstance(group, ClassicGroup) and group.stored is not None and not begun:
+        changes.append(GroupMetadata(group.group_id, group.stored))
+    return changes
+
+
+def _forget(state: ShardGroups, group: Group) -> Decision | None:
+    del state.strays[group.group_id]
+    state.homing.pop(group.group_id, None)
+    changes = group.tombstones()
+    return state.decide(changes, divisible=True) if changes else None
+
+
+@dataclass(slots=True)
+class Homed:
+    """It is stored at home: nothing is left to keep where it was."""
+
+    runtime: Runtime[ShardGroups]
+    shard: GroupShard
+    incarnation: int
+    group: Group
+
+    def stored(self, context: Context, error: ErrorCode) -> Decision | None:
+        shard = self.shard
+        if not error and shard.incarnation == self.incarnation and shard.life is Life.ACTIVE:
+            shard.state.now_ms = context.now_ms
+            self.runtime.decided(shard, _forget(shard.state, self.group))
+        return None
