@@ -22,7 +22,7 @@ from kohort.client.effects import (
     WatchTopics,
 )
 from kohort.client.errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError
-from kohort.client.member import TRANSITIONS, IllegalTransition, MemberState, Step
+from kohort.client.member import STEPS, TRANSITIONS, IllegalTransition, MemberState, Step
 from kohort.client.types import OffsetAndMetadata
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FindCoordinatorResponse, JoinGroupResponse, SyncGroupResponse
@@ -774,3 +774,14 @@ def test_auto_commit_offers_wait_for_the_shell() -> None:
     stage.stable(0)
     stage.pass_time(5_000)
     assert isinstance(stage.member.pending, AutoCommit)
+
+
+def test_steps_move_as_their_table_says() -> None:
+    assert set(STEPS) == set(Step)
+    stage = Stage()
+    with pytest.raises(IllegalTransition, match="IDLE -> SYNCING"):
+        stage.member._go(Step.SYNCING)
+    reached = {Step.IDLE}
+    while more := {to for step in reached for to in STEPS[step]} - reached:
+        reached |= more
+    assert reached == set(Step)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from kohort.client import groups, lookups
+from kohort.client import groups
+from kohort.client import lookup_messages as lookups
 from kohort.client.admin_types import (
     ClusterDescription,
     ConfigEntry,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from kohort.client import offsets as wire
+from kohort.client import offset_messages as wire
 from kohort.client.effects import CommitDone, Destination, MemberOutbox, OffsetsFetched
 from kohort.client.errors import RebalanceInProgressError, error_for
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list

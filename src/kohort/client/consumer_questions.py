@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kohort.client import lookups
+from kohort.client import lookup_messages as lookups
 from kohort.client.cluster import Asking
 from kohort.client.config import Config
 from kohort.client.listing import list_offsets

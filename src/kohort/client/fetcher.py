@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kohort.client import lookups
+from kohort.client import lookup_messages as lookups
 from kohort.client.assigned import Assigned, FetcherConfig
 from kohort.client.chunks import Chunk, extents
 from kohort.client.config import parse_duration_ms

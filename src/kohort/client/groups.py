@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kohort.assignors import ConsumerProtocolError, decode_assignment, decode_subscription
-from kohort.client import offsets as wire
+from kohort.client import offset_messages as wire
 from kohort.client.admin_types import GroupDescription, MemberDescription
 from kohort.client.cluster import Coordinator
 from kohort.client.errors import KafkaError, error_for

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kohort.client.cluster import Asking
 from kohort.client.errors import KafkaTimeoutError, error_for
-from kohort.client.lookups import Found, list_offsets_request, listed_offsets
+from kohort.client.lookup_messages import Found, list_offsets_request, listed_offsets
 from kohort.client.metadata import leader_nodes
 from kohort.client.types import OffsetAndTimestamp, TopicPartition, partition_list
 from kohort.protocol.errors import KafkaError

@@ -25,16 +25,16 @@ from kohort.client.effects import (
     RefreshMetadata,
     Revoke,
 )
+from kohort.client.liveness import Liveness
 from kohort.client.membership import IllegalTransition
-from kohort.client.session import Session
-from kohort.client.states import HEARTBEATING, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
+from kohort.client.states import HEARTBEATING, STEPS, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
 from kohort.client.types import OffsetAndMetadata, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 
-__all__ = ["TRANSITIONS", "IllegalTransition", "Member", "MemberConfig", "MemberState", "Step"]
+__all__ = ["STEPS", "TRANSITIONS", "IllegalTransition", "Member", "MemberConfig", "MemberState", "Step"]
 
 
-class Member(Session):
+class Member(Liveness):
     """Membership of one consumer in one group. Every event returns the effects to carry out, in order."""
 
     # -- events: the application --------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Member(Session):
         assert isinstance(self._taken, Assign)
         self._taken = None
         if not self._resumed(now_ms):
-            self.step = Step.IDLE
+            self._go(Step.IDLE)
         return self._advance(now_ms)
 
     def _resumed(self, now_ms: int) -> bool:
@@ -133,7 +133,7 @@ class Member(Session):
             self._begin_leave(now_ms)
             return True
         if dropped_out:
-            self.step = Step.IDLE
+            self._go(Step.IDLE)
         return dropped_out
 
     def commit(

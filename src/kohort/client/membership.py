@@ -1,6 +1,6 @@
 """The fields of a member and what every part of it uses: queries, transitions, actions, reasons.
 
-`rebalance` and `session` build on this, `member` holds the events. Nothing here decides what happens next.
+`joining` and `liveness` build on this, `member` holds the events. Nothing here decides what happens next.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kohort.assignors import (
 )
 from kohort.client.commits import NO_GENERATION, Ask, Commits
 from kohort.client.effects import Action, MemberOutbox, MetadataSnapshot, WatchTopics
-from kohort.client.locate import CoordinatorFinder
-from kohort.client.states import TRANSITIONS, MemberConfig, MemberState, Purpose, Step
+from kohort.client.finding import CoordinatorFinder
+from kohort.client.states import STEPS, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
 from kohort.client.timing import Backoff, Heartbeat
 from kohort.client.types import TopicPartition
 
@@ -135,6 +135,12 @@ class Membership:
         if state not in TRANSITIONS[self.state]:
             raise IllegalTransition(f"{self.state.name} -> {state.name}")
         self.state = state
+
+    def _go(self, step: Step) -> None:
+        """The only writer of `step`."""
+        if step not in STEPS[self.step]:
+            raise IllegalTransition(f"{self.step.name} -> {step.name}")
+        self.step = step
 
     def _no_action(self) -> bool:
         return self._pending is None and self._taken is None

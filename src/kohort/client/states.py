@@ -45,6 +45,20 @@ class Step(Enum):
     LEAVING = "LeaveGroup is in flight"
 
 
+STEPS: dict[Step, frozenset[Step]] = {
+    Step.IDLE: frozenset({Step.IDLE, Step.COMMITTING, Step.REVOKING}),
+    Step.COMMITTING: frozenset({Step.REVOKING, Step.COMMITTING, Step.IDLE}),
+    Step.REVOKING: frozenset({Step.WAITING, Step.TAKING_OVER, Step.LEAVING, Step.IDLE, Step.COMMITTING, Step.REVOKING}),
+    Step.WAITING: frozenset({Step.JOINING, Step.IDLE, Step.COMMITTING, Step.REVOKING, Step.WAITING}),
+    Step.JOINING: frozenset({Step.WAITING, Step.ASSIGNING, Step.SYNCING, Step.IDLE, Step.REVOKING}),
+    Step.ASSIGNING: frozenset({Step.SYNCING, Step.WAITING, Step.IDLE, Step.REVOKING}),
+    Step.SYNCING: frozenset({Step.WAITING, Step.COMMITTING, Step.REVOKING, Step.TAKING_OVER, Step.IDLE}),
+    Step.TAKING_OVER: frozenset({Step.IDLE, Step.COMMITTING, Step.REVOKING}),
+    Step.LEAVING: frozenset({Step.IDLE, Step.COMMITTING, Step.REVOKING}),
+}
+"""Forward along the rebalance; to IDLE where the member dropped out; to COMMITTING or REVOKING where it leaves."""
+
+
 class Purpose(Enum):
     """Why partitions are given up: decides what follows COMMITTING and REVOKING."""
 

@@ -43,7 +43,7 @@ RETRY_AT_ONCE = frozenset(
 COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
-class Rebalance(Membership):
+class Joining(Membership):
     # -- giving partitions up -----------------------------------------------------------------------------------------
 
     def _prepare_rejoin(self, now_ms: int) -> None:
@@ -56,13 +56,13 @@ class Rebalance(Membership):
         self._give_up_by_ms = give_up_by_ms
         stable = self.state is MemberState.STABLE and self.generation.valid and bool(self.owned)
         if self.config.enable_auto_commit and (stable or (self._manual and purpose is Purpose.LEAVE)):
-            self.step = Step.COMMITTING
+            self._go(Step.COMMITTING)
             self._offer(AutoCommit(purpose.value))
         else:
             self._give_up(now_ms)
 
     def _give_up(self, now_ms: int) -> None:
-        self.step = Step.REVOKING
+        self._go(Step.REVOKING)
         self._prepare_ask = None
         partitions, lost = self._to_give_up()
         if not partitions:
@@ -106,7 +106,7 @@ class Rebalance(Membership):
             self._group_topics = frozenset()
             self._assigned_from = None
             self._watch()
-            self.step = Step.WAITING
+            self._go(Step.WAITING)
             self._retry_at_ms = now_ms
 
     # -- JoinGroup ----------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class Rebalance(Membership):
     def _send_join(self, now_ms: int) -> None:
         config = self.config
         self._transition_to(MemberState.PREPARING_REBALANCE)
-        self.step = Step.JOINING
+        self._go(Step.JOINING)
         self._joined_topics = self.topics
         self._heartbeat.in_flight = None
         request = JoinGroupRequest(
@@ -153,8 +153,8 @@ class Rebalance(Membership):
             self._join_again(f"need to re-join with the given member-id: {response.member_id}", now_ms)
         elif code is not ErrorCode.NONE:
             self._join_failed("JoinGroup", code, now_ms)
-        elif response.protocol_type not in (None, PROTOCOL_TYPE):
-            self._fail_join(error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), now_ms)
+        elif (refusal := self._other_protocol("JoinGroup", response)) is not None:
+            self._fail_join(refusal, now_ms)
         else:
             self._transition_to(MemberState.COMPLETING_REBALANCE)
             self.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
@@ -163,6 +163,19 @@ class Rebalance(Membership):
                 self._lead(response, now_ms)
             else:
                 self._send_sync({}, now_ms)
+
+    def _other_protocol(self, api: str, response: Any) -> KafkaError | None:
+        """What the answer says of the protocol must be what was asked for; old versions say nothing."""
+        group, name = self.config.group_id, response.protocol_name
+        if response.protocol_type not in (None, PROTOCOL_TYPE):
+            text = f"{api} answered that group {group} is of type {response.protocol_type!r}, not {PROTOCOL_TYPE!r}"
+        elif api == "JoinGroup" and name not in self._assignors:
+            text = f"group {group} chose the assignor {name!r}, this consumer has only {', '.join(self._assignors)}"
+        elif api == "SyncGroup" and name not in (None, self.generation.protocol_name):
+            text = f"SyncGroup answered for the assignor {name!r}, the group chose {self.generation.protocol_name!r}"
+        else:
+            return None
+        return error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
 
     # -- the leader ---------------------------------------------------------------------------------------------------
 
@@ -178,7 +191,7 @@ class Rebalance(Membership):
         self.is_leader = True
         self._group_topics = frozenset().union(*(one.topics for one in self._group.values()))
         self._watch()
-        self.step = Step.ASSIGNING
+        self._go(Step.ASSIGNING)
         self._skip_assignment = bool(response.skip_assignment)
         if not self._informed():
             self._out.add(RefreshMetadata("the leader needs metadata of every topic of the group"))
@@ -213,7 +226,7 @@ class Rebalance(Membership):
     # -- SyncGroup ----------------------------------------------------------------------------------------------------
 
     def _send_sync(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
-        self.step = Step.SYNCING
+        self._go(Step.SYNCING)
         self._group = {}
         if not self._finder.known:
             self._join_again("rebalance failed: the coordinator is not available", now_ms, self.config.retry_backoff_ms)
@@ -237,8 +250,8 @@ class Rebalance(Membership):
         if code is not ErrorCode.NONE:
             self._join_failed("SyncGroup", code, now_ms)
             return
-        if response.protocol_name not in (None, self.generation.protocol_name):
-            self._fail_join(error_for(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), now_ms)
+        if (refusal := self._other_protocol("SyncGroup", response)) is not None:
+            self._fail_join(refusal, now_ms)
             return
         try:
             assignment = decode_assignment(response.assignment)
@@ -248,7 +261,7 @@ class Rebalance(Membership):
         self._transition_to(MemberState.STABLE)
         self._rejoin_needed = False
         if not self._fits_subscription(assignment):
-            self.step = Step.IDLE
+            self._go(Step.IDLE)
             self._request_rejoin("received assignment does not match the current subscription", now_ms)
             return
         self._next_assignment = assignment
@@ -297,7 +310,7 @@ class Rebalance(Membership):
         except Exception as error:
             self._out.add(Fail(error))
         self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
-        self.step = Step.TAKING_OVER
+        self._go(Step.TAKING_OVER)
         self._offer(Assign(partitions, partitions - self.owned, self._number))
 
     # -- failures of a join -------------------------------------------------------------------------------------------
@@ -334,7 +347,7 @@ class Rebalance(Membership):
 
     def _join_again(self, reason: str, now_ms: int, delay_ms: int = 0) -> None:
         self._rejoin_needed, self._rejoin_reason = True, reason
-        self.step = Step.WAITING
+        self._go(Step.WAITING)
         self._retry_at_ms = now_ms + delay_ms
 
     def _fail_join(self, error: Exception, now_ms: int) -> None:
@@ -363,7 +376,7 @@ class Rebalance(Membership):
             self._begin_leave(now_ms)
         else:
             self._pending = None
-            self.step = Step.IDLE
+            self._go(Step.IDLE)
 
     def _fenced(self, now_ms: int) -> None:
         instance = self.config.group_instance_id
@@ -388,7 +401,7 @@ class Rebalance(Membership):
             self._left(now_ms)
         else:
             self._token = token
-            self.step = Step.LEAVING
+            self._go(Step.LEAVING)
             self._give_up_by_ms = now_ms + self.config.request_timeout_ms
 
     def _leave_request(self, reason: str, forced: bool | None) -> int | None:
@@ -410,7 +423,7 @@ class Rebalance(Membership):
         self._note(f"left: {reason}", now_ms)
         self._transition_to(MemberState.UNJOINED)
         self.generation = NO_GENERATION
-        self.step = Step.IDLE
+        self._go(Step.IDLE)
         self.topics, self._matches, self._manual = frozenset(), None, False
         self._group_topics, self._joined_topics = frozenset(), None
         self.is_leader, self._assigned_from = False, None
@@ -420,7 +433,7 @@ class Rebalance(Membership):
         self._watch()
         self._out.add(Left(reason))
 
-    # -- provided by `session` and `member` ---------------------------------------------------------------------------
+    # -- provided by `liveness` and `member` ---------------------------------------------------------------------------
 
     def _coordinator_lost(self, reason: str, now_ms: int) -> None:
         raise NotImplementedError

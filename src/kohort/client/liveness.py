@@ -1,6 +1,6 @@
 """What keeps a member in its group: heartbeats, the session, the poll interval, the coordinator, commits.
 
-Builds on `rebalance`, which says what being out means.
+Builds on `joining`, which says what being out means.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 from kohort.client.commits import NO_GENERATION, Ask, Kind, Verdict, commit_outcome
 from kohort.client.effects import Destination, Fail
 from kohort.client.errors import CommitFailedError, RebalanceInProgressError, error_for
-from kohort.client.rebalance import COORDINATOR_MOVED, Rebalance
+from kohort.client.joining import COORDINATOR_MOVED, Joining
 from kohort.client.states import MemberState, Step
 from kohort.client.types import partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import HeartbeatRequest
 
 
-class Session(Rebalance):
+class Liveness(Joining):
     # -- heartbeats ---------------------------------------------------------------------------------------------------
 
     def _mind_the_session(self, now_ms: int) -> None:

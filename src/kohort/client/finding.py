@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.client.effects import Destination, DropCoordinator, MemberOutbox, UseCoordinator
+from kohort.client.effects import Destination, DropCoordinator, MemberOutbox, RefreshMetadata, UseCoordinator
 from kohort.client.errors import error_for
 from kohort.client.timing import Backoff
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -42,7 +42,10 @@ class CoordinatorFinder:
     def received(self, response: Any, now_ms: int) -> KafkaError | None:
         """An error that no retry will cure, else None."""
         self.in_flight = None
-        coordinator = response.coordinators[0]
+        if len(response.coordinators) != 1:
+            text = f"FindCoordinator answered {len(response.coordinators)} coordinators for group {self._group_id}"
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{text}, one was asked for")
+        (coordinator,) = response.coordinators
         if coordinator.error_code == ErrorCode.NONE:
             self.node = UseCoordinator(coordinator.node_id, coordinator.host, coordinator.port)
             self._backoff.reset()
@@ -58,7 +61,9 @@ class CoordinatorFinder:
         return None
 
     def failed(self, now_ms: int) -> None:
+        """Whoever was asked may know less of the cluster than others by now."""
         self.in_flight = None
+        self._out.add(RefreshMetadata("the coordinator was not found"))
         self.retry_at_ms = now_ms + self._backoff.next_ms()
 
     def lost(self, reason: str, now_ms: int) -> None:
