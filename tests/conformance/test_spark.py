@@ -131,3 +131,40 @@ def test_sasl_for_the_member_and_for_tasks() -> None:
             query.step_until(40)
         with pytest.raises(AuthenticationError, match=r"refused sasl\.username=alice"):
             Query(f"127.0.0.1:{port}", unique(), subscribe=topic, sasl_password="wrong", **user)
+
+
+def test_oauthbearer_and_a_jaas_line() -> None:
+    kafka = ApacheKafka({"offsets.topic.num.partitions": 1})
+    (port,) = free_ports(1)
+    listeners = f"PLAINTEXT://127.0.0.1:{kafka.port},SASL_PLAINTEXT://127.0.0.1:{port}"
+    security = "org.apache.kafka.common.security"
+    kafka.config |= {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{kafka.controller_port}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f'{security}.plain.PlainLoginModule required user_alice="secret";'
+        ),
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+            f'{security}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+        ),
+    }
+    with kafka:
+        topic = unique("orders")
+        create(kafka.bootstrap_servers, topic)
+        produce(kafka.bootstrap_servers, topic, [str(number) for number in range(40)])
+        plain = f'{security}.plain.PlainLoginModule required username="alice" password="secret";'
+        for login in (
+            {"kafka.sasl.mechanism": "OAUTHBEARER", "kafka.sasl.oauthbearer.token.provider": "spark.unsecured:token"},
+            {"kafka.sasl.jaas.config": plain},
+        ):
+            given = {"kafka.security.protocol": "SASL_PLAINTEXT", **login}
+            query = Query(f"127.0.0.1:{port}", unique(), subscribe=topic, **given)
+            with stopping(query):
+                query.step_until(40)
+        wrong = {"kafka.sasl.mechanism": "OAUTHBEARER", "kafka.sasl.oauthbearer.token.provider": "time:ctime"}
+        with pytest.raises(AuthenticationError):
+            Query(
+                f"127.0.0.1:{port}", unique(), subscribe=topic, **{"kafka.security.protocol": "SASL_PLAINTEXT", **wrong}
+            )

@@ -180,10 +180,28 @@ _TEXTS = [
     ("client.rack", "", "The rack of this client, for fetching from near replicas and rack-aware assignment."),
     ("sasl.username", None, "User name for SASL."),
     ("sasl.password", None, "Password for SASL."),
+    ("sasl.oauthbearer.token.endpoint.url", None, "Where OAUTHBEARER gets its tokens by client credentials."),
+    ("sasl.oauthbearer.client.credentials.client.id", None, "The client's id there."),
+    ("sasl.oauthbearer.client.credentials.client.secret", None, "The client's secret there."),
+    ("sasl.oauthbearer.scope", None, "The scope asked for there."),
     ("ssl.cafile", None, "PEM file of the certificate authorities to trust; the system's where unset."),
     ("ssl.certfile", None, "PEM file of this client's certificate."),
     ("ssl.keyfile", None, "PEM file of this client's private key."),
     ("ssl.key.password", None, "Password of the private key."),
+    (
+        "ssl.truststore.location",
+        None,
+        "A store of the authorities to trust, PEM or PKCS#12, as Java's clients have.",
+    ),
+    ("ssl.truststore.password", None, "Password of that store."),
+    ("ssl.truststore.type", None, "PEM or PKCS12; it is seen from the store itself, and JKS stores must be converted."),
+    ("ssl.truststore.certificates", None, "The authorities to trust as PEM text, instead of a store."),
+    ("ssl.keystore.location", None, "A store of this client's certificate and key, PEM or PKCS#12."),
+    ("ssl.keystore.password", None, "Password of that store."),
+    ("ssl.keystore.type", None, "PEM or PKCS12; it is seen from the store itself, and JKS stores must be converted."),
+    ("ssl.keystore.certificate.chain", None, "This client's certificate as PEM text, instead of a store."),
+    ("ssl.keystore.key", None, "The private key to it as PEM text."),
+    ("ssl.endpoint.identification.algorithm", "https", "Empty: do not check that the certificate names the host."),
 ]
 _FLAGS = [
     ("enable.auto.commit", True, "Commit the positions of returned records every auto.commit.interval.ms."),
@@ -248,10 +266,17 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "sasl.mechanism",
-            _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+            _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
             "PLAIN",
             "The SASL mechanism.",
             "string",
+        ),
+        Setting(
+            "sasl.oauthbearer.token.provider",
+            _any,
+            None,
+            "A function that gives a token, or (token, end in s), or its name, 'package.module:name' (kohort's own).",
+            "callable",
         ),
         Setting(
             "ssl.context", _any, None, "A ready ssl.SSLContext, instead of the ssl.* files (kohort's own).", "object"
@@ -282,7 +307,18 @@ class Config(Mapping[str, Any]):
     def _check_connection(self) -> None:
         if self["bootstrap.servers"] is None:
             raise ConfigError("bootstrap.servers is missing: pass bootstrap_servers='host:port'")
-        if self["security.protocol"].startswith("SASL") and not (self["sasl.username"] and self["sasl.password"]):
+        if self["security.protocol"].startswith("SASL"):
+            self._check_sasl()
+
+    def _check_sasl(self) -> None:
+        if self["sasl.mechanism"] == "OAUTHBEARER":
+            named = [name for name in ("token.endpoint.url", "token.provider") if self[f"sasl.oauthbearer.{name}"]]
+            if not named:
+                raise ConfigError(
+                    "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url with the client's id and "
+                    "secret, or sasl.oauthbearer.token.provider"
+                )
+        elif not (self["sasl.username"] and self["sasl.password"]):
             raise ConfigError(f"security.protocol={self['security.protocol']} needs sasl.username and sasl.password")
 
     def _check(self) -> None:

@@ -89,7 +89,8 @@ class Connection:
         """Why it was closed."""
         self.versions: dict[int, tuple[int, int]] = {}
         self._client_id = client_id
-        self._credentials = credentials
+        self.credentials = credentials
+        """May be given until `start`."""
         self._nonce = nonce
         self._max_answer = max_answer
         self._exchange: Generator[bytes, bytes, None] | None = None
@@ -267,11 +268,11 @@ class Connection:
         if response.error_code:
             raise KafkaError(ErrorCode.of(response.error_code), f"{self.name} refused ApiVersions")
         self.versions = self._versions_of(response)
-        if self._credentials is None:
+        if self.credentials is None:
             self._enter(Phase.READY)
             return
         self._enter(Phase.AUTHENTICATING)
-        self._ask(SaslHandshakeRequest(mechanism=self._credentials.mechanism))
+        self._ask(SaslHandshakeRequest(mechanism=self.credentials.mechanism))
 
     @staticmethod
     def _versions_of(response: Any) -> dict[int, tuple[int, int]]:
@@ -281,18 +282,18 @@ class Connection:
         self._put(request, self.version_for(request), None)
 
     def _begin_exchange(self, response: Any) -> None:
-        assert self._credentials is not None
+        assert self.credentials is not None
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "none"
-            mechanism = self._credentials.mechanism
+            mechanism = self.credentials.mechanism
             raise AuthenticationError(f"{self.name} does not offer sasl.mechanism={mechanism}, only: {offered}")
-        self._exchange = exchange(self._credentials, self._nonce)
+        self._exchange = exchange(self.credentials, self._nonce)
         self._ask(SaslAuthenticateRequest(auth_bytes=next(self._exchange)))
 
     def _go_on(self, response: Any) -> None:
-        assert self._exchange is not None and self._credentials is not None
+        assert self._exchange is not None and self.credentials is not None
         if response.error_code:
-            user = self._credentials.username
+            user = self.credentials.username
             raise AuthenticationError(f"{self.name} refused sasl.username={user}: {response.error_message}")
         try:
             token = self._exchange.send(bytes(response.auth_bytes))

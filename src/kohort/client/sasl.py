@@ -1,4 +1,7 @@
-"""SASL exchanges as generators: a message out, the broker's answer in. PLAIN and SCRAM (RFC 5802). No I/O."""
+"""SASL exchanges as generators: a message out, the broker's answer in. PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628).
+
+No I/O, but for the credentials themselves: a bearer token may have to be asked for.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from typing import NamedTuple
 from kohort.client.config import Config
 from kohort.client.errors import AuthenticationError
 
+OAUTHBEARER = "OAUTHBEARER"
+
 
 class Credentials(NamedTuple):
     mechanism: str
@@ -19,9 +24,13 @@ class Credentials(NamedTuple):
 
 
 def credentials(config: Config) -> Credentials | None:
-    """None where security.protocol has no SASL."""
+    """None where security.protocol has no SASL. May block, for a new bearer token."""
     if not config["security.protocol"].startswith("SASL"):
         return None
+    if config["sasl.mechanism"] == OAUTHBEARER:
+        from kohort.client.tokens import bearer_token
+
+        return Credentials(OAUTHBEARER, "(a bearer token)", bearer_token(config))
     return Credentials(config["sasl.mechanism"], config["sasl.username"], config["sasl.password"])
 
 
@@ -29,6 +38,12 @@ def exchange(given: Credentials, nonce: str) -> Generator[bytes, bytes, None]:
     """Yields what to send, is sent what came back, ends when the broker has accepted and shown who it is."""
     if given.mechanism == "PLAIN":
         yield f"\0{given.username}\0{given.password}".encode()
+        return
+    if given.mechanism == OAUTHBEARER:
+        refusal = yield f"n,,\x01auth=Bearer {given.password}\x01\x01".encode()
+        if refusal:
+            yield b"\x01"
+            raise AuthenticationError(f"the broker refused the bearer token: {refusal.decode(errors='replace')}")
         return
     scram = Scram(given.mechanism, given.username, given.password, nonce)
     server_first = yield scram.first()

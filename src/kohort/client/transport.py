@@ -12,7 +12,7 @@ from typing import Any
 from kohort.client.config import Config
 from kohort.client.connection import Answer, Connection
 from kohort.client.errors import NotConnectedError
-from kohort.client.sasl import credentials
+from kohort.client.sasl import OAUTHBEARER, credentials
 from kohort.protocol.errors import KafkaError
 
 
@@ -30,7 +30,7 @@ class AsyncTransport(asyncio.BufferedProtocol):
         self.connection = Connection(
             name,
             config["client.id"],
-            credentials(config),
+            None if config["sasl.mechanism"] == OAUTHBEARER else credentials(config),
             secrets.token_urlsafe(24),
             config["receive.message.max.bytes"],
         )
@@ -44,6 +44,9 @@ class AsyncTransport(asyncio.BufferedProtocol):
         """Connects; the handshake follows by itself. NotConnectedError where that fails."""
         name = self.connection.name
         loop = asyncio.get_running_loop()
+        if self._config["sasl.mechanism"] == OAUTHBEARER:
+            # A new token may have to be asked for, and that blocks.
+            self.connection.credentials = await asyncio.to_thread(credentials, self._config)
         server_hostname = host if context is not None and context.check_hostname else None
         try:
             await loop.create_connection(lambda: self, host, port, ssl=context, server_hostname=server_hostname)

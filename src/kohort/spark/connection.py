@@ -54,8 +54,14 @@ _IDENTITY = (
     "sasl.mechanism",
     "sasl.username",
     "sasl.password",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.token.provider",
     "ssl.cafile",
     "ssl.certfile",
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+    "ssl.keystore.location",
+    "ssl.keystore.certificate.chain",
     "receive.buffer.bytes",
 )
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NoReturn
 from kohort.client.config import SETTINGS, Config
 from kohort.client.errors import ConfigError
 from kohort.client.types import TopicPartition, partition_list
+from kohort.spark.java_settings import UNDERSTOOD, from_java
 from kohort.spark.offsets import EARLIEST, LATEST, SPEC_EARLIEST, SPEC_LATEST, OffsetSpec, parse_assignment, parse_json
 
 Mode = Literal["batch", "stream"]
@@ -55,6 +56,8 @@ NOT_HERE: dict[str, str] = {
     "prefetch.max.bytes": "a task fetches one step ahead, use kafka.max.partition.fetch.bytes",
     "key.deserializer": "keys and values are binary columns, cast them in Spark",
     "value.deserializer": "keys and values are binary columns, cast them in Spark",
+    "sasl.kerberos.service.name": "Kerberos is not spoken here: use SCRAM, PLAIN, OAUTHBEARER or TLS certificates",
+    "sasl.oauthbearer.token": "use kafka.sasl.oauthbearer.token.provider=package.module:function",
     "ssl.context": "a context cannot travel to the executors, use kafka.ssl.cafile and its like",
     "groupidprefix": "use group.id, which the query joins",
     "kafkaconsumer.polltimeoutms": "use kafka.request.timeout.ms",
@@ -185,12 +188,13 @@ def _sort_out(options: Mapping[str, str], names: Mapping[str, str]) -> tuple[dic
             own[names[lower]] = value
             continue
         name = lower.removeprefix("kafka.")
-        if name not in SETTINGS or name in NOT_HERE:
+        if (name not in SETTINGS and name not in UNDERSTOOD) or name in NOT_HERE:
             _unknown(given, name, names)
         if settings.get(name, value) != value:
             raise OptionError(f"{name} and kafka.{name} are both given and differ: keep one of them")
         settings[name] = value
-    return own, settings
+    with _as_option_error():
+        return own, from_java(settings)
 
 
 def _unknown(given: str, name: str, names: Mapping[str, str]) -> NoReturn:
@@ -362,6 +366,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         raise OptionError("kafka.transactional.id contradicts kafka.enable.idempotence=false")
     if "transactional.id" in producer:
         raise OptionError("kafka.transactional.id: Spark's sinks have no transaction across tasks, leave it out")
+    with _as_option_error():
+        producer = from_java(producer)
     topic = own.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
 
+from kohort.client.tokens import token_of
+from kohort.spark.java_settings import for_librdkafka
 from kohort.spark.options import OptionError, WriteOptions
 from kohort.spark.schema import HEADERS
 
@@ -124,10 +126,18 @@ def _producer(settings: Mapping[str, str]) -> Any:
     key = tuple(sorted(settings.items()))
     if key not in _producers:
         try:
-            _producers[key] = Producer({**PRODUCER_DEFAULTS, **settings}, logger=log)
-        except (KafkaException, TypeError) as error:
+            _producers[key] = Producer({**PRODUCER_DEFAULTS, **_translated(settings)}, logger=log)
+        except (KafkaException, TypeError, ValueError) as error:
             raise OptionError(f"the producer refuses its configuration: {error}") from None
     return _producers[key]
+
+
+def _translated(settings: Mapping[str, str]) -> dict[str, Any]:
+    translated: dict[str, Any] = dict(for_librdkafka(settings))
+    provider = translated.pop("sasl.oauthbearer.token.provider", None)
+    if provider is not None:
+        translated["oauth_cb"] = lambda _: tuple(token_of(provider))
+    return translated
 
 
 def _forget(settings: Mapping[str, str]) -> None:
