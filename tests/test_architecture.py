@@ -49,6 +49,7 @@ CLIENT_SHELL = {
         "producer",
         "producer_async",
         "security",
+        "tokens",
         "transport",
     ]
 }

@@ -16,7 +16,8 @@ import pytest
 from kohort.client import tokens
 from kohort.client.config import Config
 from kohort.client.errors import AuthenticationError, ConfigError
-from kohort.client.sasl import Credentials, credentials, exchange
+from kohort.client.sasl import Credentials, exchange
+from kohort.client.tokens import credentials
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 

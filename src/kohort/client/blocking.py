@@ -15,8 +15,8 @@ from typing import Any
 from kohort.client.config import Config
 from kohort.client.connection import Answer, Connection
 from kohort.client.errors import KafkaTimeoutError, NotConnectedError
-from kohort.client.sasl import credentials
 from kohort.client.security import ssl_context
+from kohort.client.tokens import credentials
 from kohort.protocol.errors import KafkaError
 
 

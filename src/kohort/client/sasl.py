@@ -1,7 +1,4 @@
-"""SASL exchanges as generators: a message out, the broker's answer in. PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628).
-
-No I/O, but for the credentials themselves: a bearer token may have to be asked for.
-"""
+"""SASL exchanges as generators: a message out, the answer in. PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628). No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import hmac
 from collections.abc import Generator
 from typing import NamedTuple
 
-from kohort.client.config import Config
 from kohort.client.errors import AuthenticationError
 
 OAUTHBEARER = "OAUTHBEARER"
@@ -21,17 +17,6 @@ class Credentials(NamedTuple):
     mechanism: str
     username: str
     password: str
-
-
-def credentials(config: Config) -> Credentials | None:
-    """None where security.protocol has no SASL. May block, for a new bearer token."""
-    if not config["security.protocol"].startswith("SASL"):
-        return None
-    if config["sasl.mechanism"] == OAUTHBEARER:
-        from kohort.client.tokens import bearer_token
-
-        return Credentials(OAUTHBEARER, "(a bearer token)", bearer_token(config))
-    return Credentials(config["sasl.mechanism"], config["sasl.username"], config["sasl.password"])
 
 
 def exchange(given: Credentials, nonce: str) -> Generator[bytes, bytes, None]:

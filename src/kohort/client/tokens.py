@@ -1,4 +1,4 @@
-"""Bearer tokens for SASL OAUTHBEARER: from a function of the user's, or from an OAuth 2 server by client credentials.
+"""The credentials of SASL, and bearer tokens: of a user's function, or of an OAuth 2 server by client credentials.
 
 Kept until most of their life is over, one for all connections with the same settings. Asking for one blocks.
 """
@@ -19,11 +19,21 @@ from typing import Any, NamedTuple
 
 from kohort.client.config import Config
 from kohort.client.errors import AuthenticationError, ConfigError
+from kohort.client.sasl import OAUTHBEARER, Credentials
 
 _USED_OF_LIFE = 0.8
 _SECONDS = 30
 _lock = threading.Lock()
 _kept: dict[tuple[str, ...], tuple[str, float]] = {}
+
+
+def credentials(config: Config) -> Credentials | None:
+    """None where security.protocol has no SASL. May block, for a new bearer token."""
+    if not config["security.protocol"].startswith("SASL"):
+        return None
+    if config["sasl.mechanism"] == OAUTHBEARER:
+        return Credentials(OAUTHBEARER, "(a bearer token)", bearer_token(config))
+    return Credentials(config["sasl.mechanism"], config["sasl.username"], config["sasl.password"])
 
 
 class Token(NamedTuple):

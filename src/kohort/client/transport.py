@@ -12,7 +12,8 @@ from typing import Any
 from kohort.client.config import Config
 from kohort.client.connection import Answer, Connection
 from kohort.client.errors import NotConnectedError
-from kohort.client.sasl import OAUTHBEARER, credentials
+from kohort.client.sasl import OAUTHBEARER
+from kohort.client.tokens import credentials
 from kohort.protocol.errors import KafkaError
 
 
