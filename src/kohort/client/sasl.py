@@ -1,4 +1,4 @@
-"""SASL exchanges as generators: a message out, the answer in. PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628). No I/O."""
+"""SASL as generators: a message out, the answer in. PLAIN, SCRAM (RFC 5802), OAUTHBEARER (RFC 7628). No I/O."""
 
 from __future__ import annotations
 
