@@ -164,6 +164,11 @@ assert not slow & set(sys.modules), slow & set(sys.modules)
     subprocess.run([sys.executable, "-c", program], check=True, env=environment(), timeout=60)
 
 
+def test_no_file_has_more_than_500_lines():
+    long = {relative(path): lines for path in SOURCE.rglob("*.py") if (lines := path.read_text().count("\n")) > 500}
+    assert not long, "split along the request or the concept"
+
+
 def test_every_file_says_what_it_is_for():
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()

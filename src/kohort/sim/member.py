@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kohort.assignors import load_assignors
+from kohort.client.assigned import FetcherConfig
 from kohort.client.effects import (
     Assign,
     AutoCommit,
@@ -25,7 +26,7 @@ from kohort.client.effects import (
     Send,
     WatchTopics,
 )
-from kohort.client.fetcher import Fetcher, FetcherConfig, NodeRequest
+from kohort.client.fetcher import Fetcher, NodeRequest
 from kohort.client.member import Member, MemberConfig
 from kohort.client.metadata import parse_metadata
 from kohort.protocol.messages import MetadataRequest, OffsetCommitRequest

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.records import partition_for
 from kohort.protocol.errors import ErrorCode
 from kohort.sim.administrator import Administrator
@@ -214,8 +215,8 @@ class World:
 
     def host_names(self) -> list[str]:
         members = [slot.member.name for slot in self.slots if slot.member is not None and slot.member.alive]
-        others = [*self.producers, *self.loners, *([self.administrator] if self.options.administered else [])]
-        return members + [other.name for other in others]
+        names = members + [producer.name for producer in self.producers] + [loner.name for loner in self.loners]
+        return names + ([self.administrator.name] if self.options.administered else [])
 
     def members(self) -> list[SimMember]:
         """Those that live and can be expected to do well."""
@@ -325,4 +326,4 @@ class World:
     def _occupied(self) -> bool:
         assert self.broker.core is not None
         groups = self.broker.core.coordinator.groups.values()
-        return any(group.members or group.pending_members for group in groups)
+        return any(group.members or group.pending_members for group in groups if isinstance(group, ClassicGroup))

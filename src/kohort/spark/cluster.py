@@ -218,7 +218,8 @@ class Cluster:
         for result in response.results:
             for setting in result.configs if result.error_code == 0 else ():
                 if setting.name == "cleanup.policy":
-                    return setting.value
+                    policy: str | None = setting.value
+                    return policy
         return None
 
     # -- asking --------------------------------------------------------------------------------------------------------

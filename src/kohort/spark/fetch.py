@@ -73,7 +73,7 @@ def cluster_for(settings: Mapping[str, Any]) -> Cluster:
 def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
     cluster = cluster_for(task.settings)
     readers = [RangeReader(task, piece, cluster) for piece in task.pieces]
-    for reader, following in pairwise([*readers, None]):
+    for reader, following in pairwise(readers):
         reader.following = following
     try:
         for number, reader in enumerate(readers):
