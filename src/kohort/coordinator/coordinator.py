@@ -106,10 +106,10 @@ class Coordinator:
     def use_partitions(self, count: int, now_ms: int) -> None:
         """How many the topic has now: it decides where a group lives. Groups that have to move lose their rebalance,
         not their generation."""
+        self._routes.clear()  # also of a topic that was deleted and made again with as many
         if count == self.config.offsets_topic_num_partitions:
             return
         self.config.offsets_topic_num_partitions = count
-        self._routes.clear()
         moved = Cause(CauseKind.MOVED)
         for shard in self._active():
             state = shard.state
