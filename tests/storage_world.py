@@ -36,7 +36,7 @@ class TestStore(LogStore):
         for log in self.logs.values():
             log.release()
         self.committer.stop()
-        self._unlock()
+        self._lock.release()
 
 
 def open_store(path, config=None, *, now_ms=0, **options):

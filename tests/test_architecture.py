@@ -30,7 +30,19 @@ MAY_IMPORT = {
     "schemes": {"sim", "broker", "client", "coordinator", "assignors", "protocol"},
     "testing": {"broker", "client"},
     "demo": {"spark", "client", "insight", "coordinator", "protocol"},
-    "cli": {"broker", "client", "spark", "history", "insight", "coordinator", "sim", "schemes", "demo", "protocol"},
+    "cli": {
+        "broker",
+        "client",
+        "spark",
+        "history",
+        "insight",
+        "coordinator",
+        "sim",
+        "schemes",
+        "demo",
+        "storage",
+        "protocol",
+    },
 }
 PURE = ["config_key", "protocol", "records", "assignors", "coordinator", "insight"]
 # Drivers and the public classes of the client do input and output; everything else in there is a core or a part of one.
@@ -116,6 +128,27 @@ def test_imports_go_one_way(package):
             parts = module.split(".")
             if parts[0] == "kohort" and len(parts) > 1 and (SOURCE / parts[1]).is_dir():
                 assert parts[1] in allowed, f"{relative(path)}:{line}: {package} may not import {module}"
+
+
+# The runtime of coordinators knows nothing of groups; what is about any group knows none of their protocols.
+RUNTIME = {"coordinator/runtime.py", "coordinator/shard.py", "coordinator/timers.py"}
+RUNTIME_MAY_IMPORT = {"runtime", "shard", "timers", "effects"}
+ANY_GROUP = {"group", "context", "offsets", "expiry", "admin", "gathering", "effects"}
+
+
+def test_the_runtime_knows_nothing_of_groups():
+    for name in RUNTIME:
+        for module, line in imports(SOURCE / name):
+            parts = module.split(".")
+            if parts[:2] == ["kohort", "coordinator"] and len(parts) > 2:
+                assert parts[2] in RUNTIME_MAY_IMPORT, f"{name}:{line} imports {module}"
+
+
+def test_what_is_about_any_group_knows_no_protocol_of_groups():
+    for name in ANY_GROUP:
+        path = SOURCE / "coordinator" / f"{name}.py"
+        for module, line in imports(path):
+            assert not module.startswith("kohort.coordinator.classic"), f"{relative(path)}:{line} imports {module}"
 
 
 @pytest.mark.parametrize("package", PURE)

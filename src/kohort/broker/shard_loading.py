@@ -15,7 +15,7 @@ from kohort.coordinator.scan import key_values
 from kohort.coordinator.shard import Damage, S, Shard
 from kohort.protocol.errors import KafkaError
 from kohort.records.batch import BatchHeader, check_crc, iter_batches
-from kohort.records.errors import CorruptBatch
+from kohort.records.errors import RecordsError
 
 if TYPE_CHECKING:
     from kohort.broker.topics import Partition
@@ -95,8 +95,8 @@ class _Load(Generic[S]):
                 yield chunk, pos, header
                 self._offset = header.next_offset
                 end = pos + header.size
-        except CorruptBatch as error:
-            raise Damage(self._offset, str(error)) from error
+        except RecordsError as error:
+            raise Damage(self._offset, error.message) from error
         if end != len(chunk):
             raise Damage(self._offset, f"{len(chunk) - end} bytes are no whole batch")
 
@@ -113,8 +113,8 @@ class _Load(Generic[S]):
             for offset, key, value in key_values(chunk, pos, header):
                 state.read(key, value, offset, producer_id)
                 count += 1
-        except CorruptBatch as error:
-            raise Damage(offset, str(error)) from error
+        except RecordsError as error:
+            raise Damage(offset, error.message) from error
         self.records += count
         return count
 

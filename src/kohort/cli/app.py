@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "demo": "kohort.cli.demo:app",
     "groups": "kohort.cli.groups:app",
     "history": "kohort.cli.history:app",
+    "log": "kohort.cli.log:app",
     "produce": "kohort.cli.produce:app",
     "schemes": "kohort.cli.schemes:app",
     "sim": "kohort.cli.sim:app",

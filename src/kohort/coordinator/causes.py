@@ -44,7 +44,7 @@ class CauseKind(Enum):
     ALL_LEFT = "all_left"
     LEADER_LATE = "leader_late"
     # the group as such
-    GROUP_NOT_STORED = "group_not_stored"
+    NOT_STORED = "not_stored"
     LOADED = "loaded"
     MOVED = "moved"
     DELETED = "deleted"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kohort.coordinator.events import GroupEvent
     from kohort.coordinator.shard import Shard
 
 Records = list[tuple[bytes, bytes | None]]

@@ -9,7 +9,6 @@ from typing import Any
 from kohort.coordinator import admin, offsets
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision, Effects, Request
-from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.shard import Shard
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
@@ -29,15 +28,15 @@ class Gathering:
     def __init__(self, request: Request) -> None:
         self._request = request
         self.rows: list[Any] = []
-        self._touched: dict[Shard[ShardGroups], list[str]] = {}
+        self._touched: dict[Shard[Any], list[str]] = {}
         self._outstanding = 0
         self._error = ErrorCode.NONE
 
-    def touch(self, shard: Shard[ShardGroups]) -> None:
+    def touch(self, shard: Shard[Any]) -> None:
         """What is not in the answer may rest on something too."""
         self._touched.setdefault(shard, [])
 
-    def add(self, shard: Shard[ShardGroups], group_id: str, row: Any) -> None:
+    def add(self, shard: Shard[Any], group_id: str, row: Any) -> None:
         self.rows.append(row)
         self._touched.setdefault(shard, []).append(group_id)
 

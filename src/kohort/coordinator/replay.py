@@ -125,7 +125,7 @@ class ShardGroups(Context):
         return strays
 
     def close(self, error: ErrorCode, *, moved: bool) -> None:
-        cause = Cause(CauseKind.MOVED) if moved else Cause(CauseKind.GROUP_NOT_STORED, error=error.name)
+        cause = Cause(CauseKind.MOVED) if moved else Cause(CauseKind.NOT_STORED, error=error.name)
         groups, self.groups = self.groups, {}
         for group in groups.values():
             if isinstance(group, ClassicGroup):

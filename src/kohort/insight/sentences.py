@@ -118,7 +118,7 @@ _WHY: dict[CauseKind, Callable[[Cause], str]] = {
     K.STORE_FAILED: lambda c: f"the assignment of {_ids(c)} could not be stored: {c.error}",
     K.ALL_LEFT: _plain("all members have left"),
     K.LEADER_LATE: lambda c: f"leader {_ids(c)} did not rejoin in time",
-    K.GROUP_NOT_STORED: lambda c: f"its first record could not be stored: {c.error}",
+    K.NOT_STORED: lambda c: f"what was decided could not be stored: {c.error}",
     K.LOADED: _plain("the coordinator read it from its log"),
     K.MOVED: _plain("the coordinator has moved"),
     K.DELETED: _plain("DeleteGroups"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -15,7 +14,8 @@ from kohort.protocol.uuids import from_base64, to_base64
 from kohort.storage import checkpoints
 from kohort.storage.committer import Committer
 from kohort.storage.config import LogConfig
-from kohort.storage.errors import DataDirInUse, StorageError
+from kohort.storage.directory_lock import DirectoryLock
+from kohort.storage.errors import StorageError
 from kohort.storage.handles import DEFAULT_LIMIT, Handles
 from kohort.storage.local_log import LocalLog
 from kohort.storage.log import Compaction, Log
@@ -27,7 +27,6 @@ CHECKPOINT_INTERVAL_MS = 60_000
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _CLOSING_THREADS = 8
 _DELETE_SUFFIX = "-delete"
-_locked: set[str] = set()  # POSIX locks do not exclude the own process
 
 
 class Store(ABC):
@@ -162,44 +161,18 @@ class LogStore(Store):
         self._loaded = False
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock_key = os.path.realpath(self.path)
-            self._lock_fd = self._lock()
+            self._lock = DirectoryLock(self.path)
         except OSError as error:
             raise StorageError(f"cannot use the data directory {self.path}: {error.strerror}") from error
         try:
             self._read_identity(node_id, cluster_id)
         except BaseException:
-            self._unlock()
+            self._lock.release()
             raise
         clean_marker = self.path / checkpoints.CLEAN_SHUTDOWN_FILE
         self.was_clean = clean_marker.exists()
 
     # --- the directory
-
-    def _lock(self) -> int:
-        path = self.path / checkpoints.LOCK_FILE
-        if self._lock_key in _locked:
-            raise self._in_use(os.getpid())
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(fd, 32).decode(errors="replace").strip()
-            os.close(fd)
-            raise self._in_use(holder or "unknown") from None
-        os.ftruncate(fd, 0)
-        os.write(fd, f"{os.getpid()}\n".encode())
-        _locked.add(self._lock_key)
-        return fd
-
-    def _in_use(self, pid: int | str) -> DataDirInUse:
-        return DataDirInUse(
-            f"data directory {self.path} is in use by another broker (pid {pid}): stop it or choose another --data-dir"
-        )
-
-    def _unlock(self) -> None:
-        _locked.discard(self._lock_key)
-        os.close(self._lock_fd)
 
     def _read_identity(self, node_id: int, cluster_id: str | None) -> None:
         path = self.path / checkpoints.META_PROPERTIES
@@ -339,7 +312,7 @@ class LogStore(Store):
 
     def close(self) -> None:
         """Flush and close all logs, note that the stop was clean, give the directory free."""
-        if self._lock_key not in _locked:
+        if not self._lock.is_held:
             return
         try:
             failed = not _close_all(list(self.logs.values()))
@@ -351,7 +324,7 @@ class LogStore(Store):
                     checkpoints.write_clean_shutdown(self.path)
         finally:
             self.committer.stop()
-            self._unlock()
+            self._lock.release()
 
 
 def _close_all(logs: list[LocalLog]) -> bool:

@@ -160,11 +160,11 @@ def assignment_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResp
 # ---- Heartbeat
 
 _ALIVE = SharedResponse(HeartbeatResponse())
-_HEARTBEAT_ERRORS: dict[ErrorCode, SharedResponse] = {}
+_REBALANCING = SharedResponse(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def heartbeat(context: Context, request: Request) -> None:
-    """Sessions are no business of the log: that all is well can be said without waiting for it."""
+    """Sessions and rebalances are no business of the log: a member is told of them without waiting for it."""
     message = request.message
     group = context.groups.get(message.group_id)
     error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -183,11 +183,10 @@ def heartbeat(context: Context, request: Request) -> None:
             error = _heartbeat_error(context, group, request)
     if error is NONE:
         context.effects.replies.append((request, _ALIVE))
-        return
-    response = _HEARTBEAT_ERRORS.get(error)
-    if response is None:
-        response = _HEARTBEAT_ERRORS[error] = SharedResponse(HeartbeatResponse(error_code=error))
-    context.reply(request, response)
+    elif error is ErrorCode.REBALANCE_IN_PROGRESS:
+        context.effects.replies.append((request, _REBALANCING))
+    else:
+        context.reply(request, HeartbeatResponse(error_code=error))
 
 
 def _heartbeat_error(context: Context, group: ClassicGroup, request: Request) -> ErrorCode:
