@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import behaviours
 import kohort
 from kohort.broker import metrics, reference
 from kohort.client.config import SETTINGS
@@ -186,7 +187,7 @@ BLOCKS = {
     "groups.md": {"state diagram": state_diagram, "answers": answers},
     "operating.md": {"metrics": metrics_table},
 }
-FILES = {"apis.md": apis, "configuration.md": configuration}
+FILES = {"apis.md": apis, "behaviours.md": behaviours.page, "configuration.md": configuration}
 
 
 def made() -> dict[Path, str]:
