@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 RECIPES := .venv-recipes
 OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
-.PHONY: demo test test-again recipes lint conformance bench sim soak clean help
+.PHONY: demo test test-again recipes docs dist lint conformance bench sim soak clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
@@ -16,6 +16,8 @@ help:
 	@echo "make soak         ten minutes of real clients and real crashes"
 	@echo "make bench        side by side with Apache Kafka and Spark's own connector (needs a JDK 17+ and Maven)"
 	@echo "make recipes      kohort in tests of FastStream, Quix Streams, Faust, Bytewax, ... (downloads them)"
+	@echo "make docs         the site, with every link checked"
+	@echo "make dist         build what is published, and try it in clean environments"
 	@echo "make lint         ruff, and mypy over src/"
 
 $(READY): pyproject.toml setup.py constraints.txt src/kohort/records/_decode.c
@@ -45,6 +47,22 @@ recipes: $(RECIPES)/.ready
 $(RECIPES)/.ready: pyproject.toml examples/recipes/requirements.txt
 	@test -x $(RECIPES)/bin/python || $(PYTHON) -m venv $(RECIPES)
 	$(RECIPES)/bin/python -m pip install --quiet --disable-pip-version-check --editable . -r examples/recipes/requirements.txt
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python tools/make_docs.py --check
+	$(BIN)/python tools/make_site.py
+	@echo "build/site/index.html"
+
+$(VENV)/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+dist: $(VENV)/.release
+	$(BIN)/python tools/dist.py
+
+$(VENV)/.release: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
 	@touch $@
 
 conformance: $(READY)

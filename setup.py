@@ -1,12 +1,22 @@
-"""Builds the optional C kernel of kohort.records; everything else about the package is in pyproject.toml.
+"""Builds the optional C kernel of kohort.records and the description for an index; the rest is in pyproject.toml.
 
 The kernel is a plain shared library for ctypes: one file serves every Python version, and an install without a compiler
-goes on without it.
+goes on without it. KOHORT_PURE=1 builds a wheel without it, for systems that have none of their own.
 """
+
+import os
+import re
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+
+PURE = os.environ.get("KOHORT_PURE") == "1"
+HOME = os.environ.get("KOHORT_HOME_URL", "").rstrip("/")
+"""Where the repository's files can be seen; links of the description lead there. Without it they are plain text."""
+PICTURE = re.compile(r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n*")
+LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)]*)\)")
 
 
 class BuildKernel(build_ext):
@@ -23,11 +33,26 @@ class TagWheel(bdist_wheel):
         return "py3", "none", platform
 
 
+def description() -> str:
+    """The README with links that work outside the repository."""
+    text = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+    if HOME:
+        text = PICTURE.sub(lambda found: found[0].replace("](", f"]({HOME}/"), text)
+        return LINK.sub(rf"[\1]({HOME}/\2)", text)
+    return LINK.sub(r"\1", PICTURE.sub("", text))
+
+
 kernel = Extension(
     "kohort.records._decode",
     sources=["src/kohort/records/_decode.c"],
-    extra_compile_args=["-O3", "-fvisibility=hidden"],
+    extra_compile_args=["-O3", "-g0", "-fvisibility=hidden"],
+    extra_link_args=["-Wl,--build-id=none"] if os.uname().sysname == "Linux" else [],
     optional=True,
 )
 
-setup(ext_modules=[kernel], cmdclass={"build_ext": BuildKernel, "bdist_wheel": TagWheel})
+setup(
+    ext_modules=[] if PURE else [kernel],
+    cmdclass={"build_ext": BuildKernel} | ({} if PURE else {"bdist_wheel": TagWheel}),
+    long_description=description(),
+    long_description_content_type="text/markdown",
+)

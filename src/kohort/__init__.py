@@ -1,6 +1,7 @@
-"""Kafka's consumer-group coordination for Python and Spark.
+"""Kafka's consumer-group coordination for Python and Spark: everything public, by name.
 
-Names are imported on first use, so that a process pays only for what it needs.
+Names are imported on first use, so that a process pays only for what it needs. `kohort.spark` and `kohort.history` are
+packages of their own, for whoever has Spark.
 """
 
 from typing import TYPE_CHECKING
@@ -8,18 +9,186 @@ from typing import TYPE_CHECKING
 from kohort.lazy_names import imported_on_use
 
 if TYPE_CHECKING:
-    from kohort.broker.embedded import Broker
-    from kohort.client import Admin, AsyncConsumer, Consumer, Producer
+    from kohort.assignors import (
+        Assignment,
+        Assignor,
+        ClusterMetadata,
+        CooperativeStickyAssignor,
+        RangeAssignor,
+        RebalanceProtocol,
+        RoundRobinAssignor,
+        StickyAssignor,
+        Subscription,
+    )
+    from kohort.broker.boot import (
+        StartError,
+    )
+    from kohort.broker.client_requests import (
+        ClientRequest,
+    )
+    from kohort.broker.controls import (
+        FaultError,
+    )
+    from kohort.broker.embedded import (
+        Broker,
+    )
+    from kohort.broker.faults import (
+        Fault,
+    )
+    from kohort.broker.inside import (
+        GroupSnapshot,
+        MemberSnapshot,
+        StoredRecord,
+    )
+    from kohort.client import (
+        Admin,
+        AsyncAdmin,
+        AsyncConsumer,
+        AsyncProducer,
+        CommitFailedError,
+        ConfigError,
+        Consumer,
+        ConsumerGroupMetadata,
+        ConsumerRecord,
+        FencedInstanceIdError,
+        KafkaTimeoutError,
+        LogTruncationError,
+        NoOffsetForPartitionError,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        OffsetOutOfRangeError,
+        Producer,
+        RebalanceInProgressError,
+        RebalanceListener,
+        RecordError,
+        RecordMetadata,
+        TopicPartition,
+    )
+    from kohort.client.admin_types import (
+        ClusterDescription,
+        ConfigEntry,
+        GroupDescription,
+        GroupListing,
+        MemberDescription,
+        NewTopic,
+        Resource,
+    )
+    from kohort.client.producer_async import (
+        Delivery,
+    )
+    from kohort.coordinator.events import (
+        GroupEvent,
+    )
+    from kohort.protocol.errors import (
+        ErrorCode,
+        KafkaError,
+    )
 
-__all__ = ["Admin", "AsyncConsumer", "Broker", "Consumer", "Producer"]
+__all__ = [
+    "Admin",
+    "Assignment",
+    "Assignor",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Broker",
+    "ClientRequest",
+    "ClusterDescription",
+    "ClusterMetadata",
+    "CommitFailedError",
+    "ConfigEntry",
+    "ConfigError",
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "CooperativeStickyAssignor",
+    "Delivery",
+    "ErrorCode",
+    "Fault",
+    "FaultError",
+    "FencedInstanceIdError",
+    "GroupDescription",
+    "GroupEvent",
+    "GroupListing",
+    "GroupSnapshot",
+    "KafkaError",
+    "KafkaTimeoutError",
+    "LogTruncationError",
+    "MemberDescription",
+    "MemberSnapshot",
+    "NewTopic",
+    "NoOffsetForPartitionError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
+    "Producer",
+    "RangeAssignor",
+    "RebalanceInProgressError",
+    "RebalanceListener",
+    "RebalanceProtocol",
+    "RecordError",
+    "RecordMetadata",
+    "Resource",
+    "RoundRobinAssignor",
+    "StartError",
+    "StickyAssignor",
+    "StoredRecord",
+    "Subscription",
+    "TopicPartition",
+]
 __version__ = "0.1.0"
 
 _HOMES = {
     "Admin": "kohort.client",
+    "Assignment": "kohort.assignors",
+    "Assignor": "kohort.assignors",
+    "AsyncAdmin": "kohort.client",
     "AsyncConsumer": "kohort.client",
+    "AsyncProducer": "kohort.client",
     "Broker": "kohort.broker.embedded",
+    "ClientRequest": "kohort.broker.client_requests",
+    "ClusterDescription": "kohort.client.admin_types",
+    "ClusterMetadata": "kohort.assignors",
+    "CommitFailedError": "kohort.client",
+    "ConfigEntry": "kohort.client.admin_types",
+    "ConfigError": "kohort.client",
     "Consumer": "kohort.client",
+    "ConsumerGroupMetadata": "kohort.client",
+    "ConsumerRecord": "kohort.client",
+    "CooperativeStickyAssignor": "kohort.assignors",
+    "Delivery": "kohort.client.producer_async",
+    "ErrorCode": "kohort.protocol.errors",
+    "Fault": "kohort.broker.faults",
+    "FaultError": "kohort.broker.controls",
+    "FencedInstanceIdError": "kohort.client",
+    "GroupDescription": "kohort.client.admin_types",
+    "GroupEvent": "kohort.coordinator.events",
+    "GroupListing": "kohort.client.admin_types",
+    "GroupSnapshot": "kohort.broker.inside",
+    "KafkaError": "kohort.protocol.errors",
+    "KafkaTimeoutError": "kohort.client",
+    "LogTruncationError": "kohort.client",
+    "MemberDescription": "kohort.client.admin_types",
+    "MemberSnapshot": "kohort.broker.inside",
+    "NewTopic": "kohort.client.admin_types",
+    "NoOffsetForPartitionError": "kohort.client",
+    "OffsetAndMetadata": "kohort.client",
+    "OffsetAndTimestamp": "kohort.client",
+    "OffsetOutOfRangeError": "kohort.client",
     "Producer": "kohort.client",
+    "RangeAssignor": "kohort.assignors",
+    "RebalanceInProgressError": "kohort.client",
+    "RebalanceListener": "kohort.client",
+    "RebalanceProtocol": "kohort.assignors",
+    "RecordError": "kohort.client",
+    "RecordMetadata": "kohort.client",
+    "Resource": "kohort.client.admin_types",
+    "RoundRobinAssignor": "kohort.assignors",
+    "StartError": "kohort.broker.boot",
+    "StickyAssignor": "kohort.assignors",
+    "StoredRecord": "kohort.broker.inside",
+    "Subscription": "kohort.assignors",
+    "TopicPartition": "kohort.client",
 }
 
 
@@ -28,4 +197,4 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and that there ar
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

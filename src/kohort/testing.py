@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kohort.broker.client_requests import ClientRequest
     from kohort.broker.controls import BrokerClock, BrokerFaults
     from kohort.broker.embedded import Broker
-    from kohort.broker.inside import GroupDescription, StoredRecord
+    from kohort.broker.inside import GroupSnapshot, StoredRecord
 
 __all__ = [
     "kohort_broker",
@@ -94,7 +94,7 @@ def kohort_requests(kohort_broker: Broker) -> Callable[..., list[ClientRequest]]
 
 
 @pytest.fixture
-def kohort_wait_stable(kohort_broker: Broker) -> Callable[..., GroupDescription]:
+def kohort_wait_stable(kohort_broker: Broker) -> Callable[..., GroupSnapshot]:
     """Waits for a group: `kohort_wait_stable("billing", members=2)`."""
     return kohort_broker.wait_stable
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from kohort.broker.boot import RunningBroker
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.faults import Fault
-from kohort.broker.inside import EVICTED, GroupDescription, StoredRecord
+from kohort.broker.inside import EVICTED, GroupSnapshot, StoredRecord
 from kohort.protocol.errors import KafkaError
 
 MAX_WAIT_S = 600.0
@@ -225,7 +225,7 @@ def _record(record: StoredRecord) -> dict[str, Any]:
     return where | _bytes("key", record.key) | _bytes("value", record.value) | {"headers": headers}
 
 
-def _group(group: GroupDescription) -> dict[str, Any]:
+def _group(group: GroupSnapshot) -> dict[str, Any]:
     members = [member._asdict() for member in group.members]
     return {"group": group.group_id, "state": group.state, "protocol": group.protocol, "members": members}
 

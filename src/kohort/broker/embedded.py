@@ -14,7 +14,7 @@ from kohort.broker.client_requests import ClientRequest, RequestLog
 from kohort.broker.clock import Clock, ManualClock
 from kohort.broker.controls import BrokerClock, BrokerFaults, FaultError, Whom, not_on_a_loop
 from kohort.broker.faults import Fault, Function
-from kohort.broker.inside import EVICTED, GroupDescription, StoredRecord
+from kohort.broker.inside import EVICTED, GroupSnapshot, StoredRecord
 
 if TYPE_CHECKING:
     from kohort.coordinator.events import GroupEvent
@@ -143,7 +143,7 @@ class Broker:
         """What a group has committed: {("orders", 0): 17}, each the offset of the next record to read."""
         return self._call_async(lambda running: running.inside.committed(group))
 
-    def group(self, group: str) -> GroupDescription:
+    def group(self, group: str) -> GroupSnapshot:
         """A group as it is now: its state, its members and what each of them has."""
         return self._call_async(lambda running: running.inside.group(group))
 
@@ -165,7 +165,7 @@ class Broker:
 
     def wait_stable(
         self, group: str, members: int | None = None, *, partitions: int | None = None, timeout: float = 30.0
-    ) -> GroupDescription:
+    ) -> GroupSnapshot:
         """Until a group is stable with so many members, who have so many partitions together.
 
         With members=0 until nobody is in it. TimeoutError after `timeout` seconds of real time says what is there

@@ -43,7 +43,7 @@ class StoredRecord(NamedTuple):
     headers: tuple[Header, ...]
 
 
-class GroupMember(NamedTuple):
+class MemberSnapshot(NamedTuple):
     """A member of a group. `assignment` has the partitions of each topic; it is empty while the group rebalances."""
 
     member_id: str
@@ -53,13 +53,13 @@ class GroupMember(NamedTuple):
     assignment: dict[str, list[int]]
 
 
-class GroupDescription(NamedTuple):
+class GroupSnapshot(NamedTuple):
     """A group as it is now; its state is Kafka's name of it, Dead where there is no such group."""
 
     group_id: str
     state: str
     protocol: str
-    members: list[GroupMember]
+    members: list[MemberSnapshot]
 
     @property
     def partitions(self) -> int:
@@ -188,18 +188,20 @@ class Inside:
         rows = ((topic.name, row) for topic in answer.groups[0].topics for row in topic.partitions)
         return {(name, row.partition_index): row.committed_offset for name, row in rows if row.committed_offset >= 0}
 
-    async def group(self, group: str) -> GroupDescription:
+    async def group(self, group: str) -> GroupSnapshot:
         """State and members of a group."""
         asked = messages.DescribeGroupsRequest(groups=[group])
         answer = await self._ask_coordinator(asked, lambda answer: answer.groups[0].error_code)
         if answer is None:
-            return GroupDescription(group, "Dead", "", [])
+            return GroupSnapshot(group, "Dead", "", [])
         (row,) = answer.groups
         members = [
-            GroupMember(m.member_id, m.client_id, m.client_host, m.group_instance_id, _assignment(m.member_assignment))
+            MemberSnapshot(
+                m.member_id, m.client_id, m.client_host, m.group_instance_id, _assignment(m.member_assignment)
+            )
             for m in row.members
         ]
-        return GroupDescription(group, row.group_state, row.protocol_data, members)
+        return GroupSnapshot(group, row.group_state, row.protocol_data, members)
 
     async def evict(
         self,
@@ -232,7 +234,7 @@ class Inside:
 
     async def wait_stable(
         self, group: str, members: int | None = None, partitions: int | None = None, timeout: float = 30.0
-    ) -> GroupDescription:
+    ) -> GroupSnapshot:
         """Until the group is stable with so many members, who have so many partitions together; 0 members is Empty."""
         deadline = asyncio.get_running_loop().time() + timeout
         settled = ("Empty", "Dead") if members == 0 else ("Stable",)
@@ -249,7 +251,7 @@ class Inside:
             await asyncio.sleep(LOOK_EVERY_S)
 
 
-def _not_stable(found: GroupDescription, members: int | None, partitions: int | None, timeout: float) -> str:
+def _not_stable(found: GroupSnapshot, members: int | None, partitions: int | None, timeout: float) -> str:
     wanted = "stable" + (f" with {members} members" if members is not None else "")
     wanted += f" and {partitions} partitions" if partitions is not None else ""
     who = ", ".join(f"{one.client_id} {one.assignment or 'without partitions'}" for one in found.members) or "nobody"
