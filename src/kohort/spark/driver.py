@@ -23,9 +23,11 @@ from kohort.spark.checkpoint import last_finished
 from kohort.spark.cluster import is_transient, resolve_topics
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
+from kohort.spark.limits import Holdback, take
 from kohort.spark.membership import Membership
-from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, TopicNote, nested, share
+from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, TopicNote, nested
 from kohort.spark.options import ReadOptions
+from kohort.spark.record_sizes import RecordSizes
 from kohort.spark.tags import CommitTag
 from kohort.spark.waiting import Waiting
 
@@ -51,6 +53,8 @@ class QueryDriver:
         self._query = uuid.uuid4().hex[:16]
         self._topics: dict[str, TopicNote] | None = None
         self._in_flight: StreamOffset | None = None
+        self._holdback = Holdback(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
+        self._sizes = RecordSizes(self._cluster)
         self._looked_at = 0.0
         self._targets: dict[TopicPartition, int] | None = None
         self._ends: dict[TopicPartition, int] = {}
@@ -177,6 +181,8 @@ class QueryDriver:
         if not self._commit() and self._targets is None:
             return {}
         planned = self.holdings.plan(self._plan(limit))
+        if any(stop > first for first, stop in planned.values()):
+            self._holdback.planned(int(time.monotonic() * 1000))
         self._reached = {tp: stop for tp, (_, stop) in planned.items()}
         return planned
 
@@ -289,7 +295,12 @@ class QueryDriver:
                 position = self._truncated(tp, position)
                 positions[tp] = position
             available[tp] = max(self._stop(tp, position) - position, 0)
-        taken = available if limit is None else share(available, limit)
+        if self._targets is None and self._holdback.holds(sum(available.values()), int(time.monotonic() * 1000)):
+            return {}
+        sizes: dict[TopicPartition, float] = {}
+        if (most_bytes := self._options.max_bytes_per_trigger) is not None:
+            sizes = self._sizes.at({tp: positions[tp] for tp, count in available.items() if count})
+        taken = take(available, limit, most_bytes, sizes)
         return {tp: (positions[tp], positions[tp] + taken[tp]) for tp in available}
 
     def _stop(self, tp: TopicPartition, position: int) -> int:

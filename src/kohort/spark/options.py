@@ -15,6 +15,7 @@ from kohort.client.config import SETTINGS, Config
 from kohort.client.errors import ConfigError
 from kohort.client.types import TopicPartition, partition_list
 from kohort.spark.java_settings import UNDERSTOOD, from_java
+from kohort.spark.limits import parse_duration_ms
 from kohort.spark.offsets import EARLIEST, LATEST, SPEC_EARLIEST, SPEC_LATEST, OffsetSpec, parse_assignment, parse_json
 
 Mode = Literal["batch", "stream"]
@@ -36,6 +37,9 @@ READ_OPTIONS: dict[str, str] = {
     "endingTimestamp": "Bounded reads only: end before the first record at or after this time (ms since 1970).",
     "endingOffsetsByTimestamp": "The same for each partition.",
     "maxOffsetsPerTrigger": "Streams only: offsets a micro-batch holds at most, shared among partitions by their lag.",
+    "maxBytesPerTrigger": "Streams only: about so many bytes, as the log has them, a micro-batch holds at most.",
+    "minOffsetsPerTrigger": "Streams only: a micro-batch waits until there are so many, or for maxTriggerDelay.",
+    "maxTriggerDelay": "Streams only: how long minOffsetsPerTrigger may hold a micro-batch back; default 15m.",
     "minPartitions": "At least so many tasks: large ranges are split.",
     "maxPartitions": "At most so many tasks: partitions share them. Best is one for each core of the executors.",
     "maxRecordsPerPartition": "A task reads at most so many offsets: larger ranges are split.",
@@ -63,8 +67,6 @@ NOT_HERE: dict[str, str] = {
     "kafkaconsumer.polltimeoutms": "use kafka.request.timeout.ms",
     "fetchoffset.numretries": "use kafka.default.api.timeout.ms, the time within which calls are repeated",
     "fetchoffset.retryintervalms": "use kafka.retry.backoff.ms",
-    "minoffsetspertrigger": "use the query's trigger interval",
-    "maxtriggerdelay": "use the query's trigger interval",
     "path": "this source has no path, name topics with subscribe",
 }
 GROUP_ONLY = ("group.id", "group.instance.id", "partition.assignment.strategy", "session.timeout.ms",
@@ -108,6 +110,9 @@ class ReadOptions:
     starting: OffsetSpec
     ending: OffsetSpec = SPEC_LATEST
     max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
     min_partitions: int | None = None
     max_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -148,6 +153,9 @@ def parse_read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
         starting=_starting(own, mode),
         ending=_ending(own),
         max_offsets_per_trigger=_count(own, "maxOffsetsPerTrigger"),
+        max_bytes_per_trigger=_count(own, "maxBytesPerTrigger"),
+        min_offsets_per_trigger=_count(own, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=_delay(own),
         min_partitions=_count(own, "minPartitions"),
         max_partitions=_count(own, "maxPartitions"),
         max_records_per_partition=_count(own, "maxRecordsPerPartition"),
@@ -165,6 +173,9 @@ def parse_read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
 
 
 def _check_task_limits(options: ReadOptions) -> None:
+    least, limit = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and limit is not None and least > limit:
+        raise OptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={limit}")
     most = options.max_partitions
     if most is not None and options.max_records_per_partition is not None:
         raise OptionError("maxPartitions and maxRecordsPerPartition contradict each other: keep one of them")
@@ -223,8 +234,9 @@ def _check_mode(own: Mapping[str, str], settings: Mapping[str, str], mode: Mode)
     for name in GROUP_ONLY:
         if name in settings:
             raise OptionError(f"{name} is for streams (spark.readStream); a bounded read joins no group")
-    if "maxOffsetsPerTrigger" in own:
-        raise OptionError("maxOffsetsPerTrigger is for streams; use maxRecordsPerPartition to get smaller tasks")
+    for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+        if name in own:
+            raise OptionError(f"{name} is for streams; use maxRecordsPerPartition to get smaller tasks")
     if "checkpointLocation" in own:
         raise OptionError("checkpointLocation is for streams; a bounded read has no checkpoint")
 
@@ -319,6 +331,13 @@ def _number(own: Mapping[str, str], name: str, least: int) -> int:
 
 def _count(own: Mapping[str, str], name: str) -> int | None:
     return _number(own, name, 1) if name in own else None
+
+
+def _delay(own: Mapping[str, str]) -> int:
+    if "maxTriggerDelay" in own and "minOffsetsPerTrigger" not in own:
+        raise OptionError("maxTriggerDelay needs minOffsetsPerTrigger, which it limits")
+    with _as_option_error():
+        return parse_duration_ms(own.get("maxTriggerDelay", "15m"))
 
 
 def _flag(own: Mapping[str, str], name: str, default: bool) -> bool:
