@@ -1,10 +1,14 @@
-"""The resources that have configurations, by their codes on the wire, and which of them exist."""
+"""The resources that have configurations, by their codes on the wire; which of them exist, what a group may have."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kohort.broker.config import BrokerConfig
+from kohort.broker.config_keys import GROUP_KEYS
 from kohort.broker.topics import Topic, check_name
+from kohort.config_key import ConfigError
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -36,3 +40,17 @@ def check_broker(core: Core, name: str) -> None:
 
 def unsupported_type(resource_type: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def check_group_configs(config: BrokerConfig, values: Mapping[str, str]) -> None:
+    """ConfigError where a name is unknown, or a value is none or outside what the broker allows."""
+    for name, raw in values.items():
+        key = GROUP_KEYS.get(name)
+        if key is None:
+            raise ConfigError(f"Unknown group config name: {name}")
+        value, of_broker = key.parse(raw), key.synonyms[0]
+        low, high = (of_broker.replace("group.consumer.", f"group.consumer.{end}.") for end in ("min", "max"))
+        if value < config.integer(low):
+            raise ConfigError(f"{name} must be greater than or equal to {low}")
+        if value > config.integer(high):
+            raise ConfigError(f"{name} must be less than or equal to {high}")

@@ -7,8 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.broker.config_keys import GROUP_KEYS
-from kohort.broker.config_resources import BROKER, GROUP, TOPIC, check_broker, existing_topic, unsupported_type
-from kohort.broker.group_configs import check_group_configs
+from kohort.broker.config_resources import (
+    BROKER,
+    GROUP,
+    TOPIC,
+    check_broker,
+    check_group_configs,
+    existing_topic,
+    unsupported_type,
+)
 from kohort.broker.topics import MIN_ISR
 from kohort.config_key import ConfigError, ConfigKey, ConfigType
 from kohort.protocol import messages
