@@ -52,7 +52,7 @@ class Filler:
     def empty(self) -> bool:
         return self.seed == 0 or (self.seed > 1 and self.random.randrange(4) == 0)
 
-    def struct(self, struct: schema.Struct, cls: type) -> Any:
+    def struct(self, struct: schema.StructDefinition, cls: type) -> Any:
         values = {
             field.name: self.value(field)
             for field in struct.fields

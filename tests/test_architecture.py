@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "insight": {"coordinator", "assignors", "protocol"},
     "storage": {"config_key", "protocol", "records"},
     "broker": {"config_key", "protocol", "records", "coordinator", "insight", "storage"},
-    "client": {"lazy_names", "protocol", "records", "assignors"},
+    "client": {"config_key", "lazy_names", "protocol", "records", "assignors"},
     "spark": {"lazy_names", "client", "assignors", "records", "protocol"},
     "history": {"lazy_names", "spark", "client", "insight", "coordinator", "records", "protocol"},
     "sim": {"broker", "client", "coordinator", "storage", "assignors", "records", "protocol"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 DEFAULT_GENERATION = -1
 
@@ -51,9 +51,8 @@ class Assignment:
     user_data: bytes | None = None
 
 
-@dataclass(slots=True)
-class ConsumerGroupMetadata:
-    """Where an assignment was received: passed to `Assignor.on_assignment`."""
+class ConsumerGroupMetadata(NamedTuple):
+    """Who a consumer is in its group right now: for `Assignor.on_assignment`, and to fence transactional commits."""
 
     group_id: str
     generation_id: int

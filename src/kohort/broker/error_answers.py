@@ -132,7 +132,7 @@ def shape(name: str, version: int) -> Shape:
     return Shape(name, version, has_code, tuple(levels))
 
 
-def _next_level(request: schema.Struct, response: schema.Struct, version: int) -> Level | None:
+def _next_level(request: schema.StructDefinition, response: schema.StructDefinition, version: int) -> Level | None:
     asked = next((field for field in request.fields if field.is_array and version in field.versions), None)
     answered = next((field for field in response.fields if _leads_to_a_code(field, version)), None)
     if asked is None or answered is None or answered.struct is None:
@@ -144,12 +144,12 @@ def _next_level(request: schema.Struct, response: schema.Struct, version: int) -
     return Level(asked, answered, asked_names, answered_names, _has_code(answered.struct, version))
 
 
-def _named(struct: schema.Struct, version: int) -> tuple[tuple[str, str], ...]:
+def _named(struct: schema.StructDefinition, version: int) -> tuple[tuple[str, str], ...]:
     fields = [field for field in struct.fields if version in field.versions and field.name in _NAMES]
     return tuple((_NAMES[field.name], field.name) for field in fields)
 
 
-def _has_code(struct: schema.Struct, version: int) -> bool:
+def _has_code(struct: schema.StructDefinition, version: int) -> bool:
     return any(field.name == "error_code" and version in field.versions for field in struct.fields)
 
 
@@ -229,7 +229,7 @@ def _row(shape: Shape, level: Level, identity: Identity, code: ErrorCode) -> Any
     return row
 
 
-def _fill(row: Any, struct: schema.Struct, version: int, code: ErrorCode, identity: Identity) -> None:
+def _fill(row: Any, struct: schema.StructDefinition, version: int, code: ErrorCode, identity: Identity) -> None:
     for field in struct.fields:
         if version not in field.versions:
             continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kohort.lazy_names import imported_on_use
 
 if TYPE_CHECKING:
+    from kohort.assignors.types import ConsumerGroupMetadata
     from kohort.client.admin import Admin
     from kohort.client.admin_async import AsyncAdmin
     from kohort.client.consumer import Consumer
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kohort.client.producer import Producer
     from kohort.client.producer_async import AsyncProducer, RecordMetadata
     from kohort.client.types import (
-        ConsumerGroupMetadata,
         ConsumerRecord,
         OffsetAndMetadata,
         OffsetAndTimestamp,
@@ -69,7 +69,7 @@ _HOMES = {
     "CommitFailedError": "kohort.client.errors",
     "ConfigError": "kohort.client.errors",
     "Consumer": "kohort.client.consumer",
-    "ConsumerGroupMetadata": "kohort.client.types",
+    "ConsumerGroupMetadata": "kohort.assignors.types",
     "ConsumerRecord": "kohort.client.types",
     "FencedInstanceIdError": "kohort.client.errors",
     "KafkaError": "kohort.client.errors",

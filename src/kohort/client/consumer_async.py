@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kohort.assignors import ConsumerGroupMetadata
 from kohort.client import effects as fx
 from kohort.client import events as ev
 from kohort.client.chunks import Chunk
@@ -26,7 +27,6 @@ from kohort.client.fetcher import Fetcher
 from kohort.client.listeners import RebalanceListener, as_listener
 from kohort.client.member import Member
 from kohort.client.types import (
-    ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
     TopicPartition,

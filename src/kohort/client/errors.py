@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
+from kohort.config_key import ConfigError
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -23,10 +24,6 @@ __all__ = [
     "RecordError",
     "error_for",
 ]
-
-
-class ConfigError(ValueError):
-    """A setting that does not exist or cannot have that value."""
 
 
 class ConsumerClosedError(RuntimeError):

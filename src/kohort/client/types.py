@@ -29,15 +29,6 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = NO_LEADER_EPOCH
 
 
-class ConsumerGroupMetadata(NamedTuple):
-    """Who this consumer is in its group right now; fences transactional commits."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-
-
 class ConsumerRecord(NamedTuple):
     """One record. `timestamp` is in milliseconds, `timestamp_type` 0 (create time) or 1 (log append time).
 

@@ -10,7 +10,7 @@ index or the final check refuses it; an array's length is checked against the by
 import struct as _struct
 from typing import Any
 
-from kohort.protocol.schema import Field, Struct
+from kohort.protocol.schema import Field, StructDefinition
 
 FORMATS = {
     "bool": "?",
@@ -82,7 +82,7 @@ def is_flexible(field: Field, flexible: bool, version: int) -> bool:
 # --- reading ---
 
 
-def reader_source(struct: Struct, version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+def reader_source(struct: StructDefinition, version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
     """`def read_S(buf, pos) -> (object, pos)` and, in flexible versions, `def read_tags_S(o, buf, pos, n) -> pos`."""
     source = Source()
     source.emit(f"o = new({struct.name})")
@@ -195,7 +195,7 @@ def _read_array(source: Source, field: Field, target: str, flexible: bool) -> No
     source.depth -= 1
 
 
-def _tags_reader(source: Source, struct: Struct, version: int) -> str:
+def _tags_reader(source: Source, struct: StructDefinition, version: int) -> str:
     source.lines = []
     source.emit("for _ in range(n):")
     source.depth += 1
@@ -224,7 +224,7 @@ def _tags_reader(source: Source, struct: Struct, version: int) -> str:
 # --- writing ---
 
 
-def writer_source(struct: Struct, version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
+def writer_source(struct: StructDefinition, version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
     """`def write_S(o, put)`: puts chunks of bytes; and `def write_tags_S(o, put)` where the version has tags."""
     source = Source()
     for field in struct.fields:
@@ -359,7 +359,7 @@ def _write_array(source: Source, field: Field, value: str, flexible: bool) -> No
     source.depth -= 1
 
 
-def _tags_writer(source: Source, struct: Struct, tagged: list[Field], version: int) -> str:
+def _tags_writer(source: Source, struct: StructDefinition, tagged: list[Field], version: int) -> str:
     """Tagged fields leave in the order of their tags, unknown ones among them; a default is not written."""
     source.lines = []
     source.emit("tags = dict(o.unknown_tags) if o.unknown_tags else {}")

@@ -43,7 +43,7 @@ class Message(Struct):
 
     __slots__ = ()
 
-    SCHEMA: schema.Message
+    SCHEMA: schema.MessageDefinition
     API_KEY: int | None
     MIN_VERSION: int
     MAX_VERSION: int
@@ -97,7 +97,9 @@ class Message(Struct):
 _Base = TypeVar("_Base", bound=Struct)
 
 
-def _make_class(struct: schema.Struct, base: type[_Base], qualname: str, scope: dict[str, Any]) -> type[_Base]:
+def _make_class(
+    struct: schema.StructDefinition, base: type[_Base], qualname: str, scope: dict[str, Any]
+) -> type[_Base]:
     """A slots class with a keyword-only __init__ that knows the defaults."""
     parameters, body = [], []
     for field in struct.fields:

@@ -48,7 +48,7 @@ class Field:
     name: str
     type: str
     is_array: bool
-    struct: "Struct | None"
+    struct: "StructDefinition | None"
     versions: Versions
     nullable: Versions
     tagged: Versions
@@ -59,13 +59,13 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Struct:
+class StructDefinition:
     name: str
     fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MessageDefinition:
     """A request, a response, or the key or value of a coordinator's record."""
 
     name: str
@@ -74,8 +74,8 @@ class Message:
     valid: Versions
     flexible: Versions
     latest_unstable: bool
-    root: Struct
-    structs: dict[str, Struct] = field(compare=False)
+    root: StructDefinition
+    structs: dict[str, StructDefinition] = field(compare=False)
 
 
 def snake_case(name: str) -> str:
@@ -102,15 +102,15 @@ def _default(kind: str, is_array: bool, is_struct: bool, given: Any) -> Any:
 
 
 class _Reader:
-    """Turns one compact definition into a Message, resolving structs by name within it."""
+    """Turns one compact definition into a MessageDefinition, resolving structs by name within it."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
-        self.structs: dict[str, Struct] = {}
+        self.structs: dict[str, StructDefinition] = {}
         self.common = definition.get("structs", {})
 
-    def struct(self, name: str, rows: list[list[Any]]) -> Struct:
+    def struct(self, name: str, rows: list[list[Any]]) -> StructDefinition:
         if name not in self.structs:
-            self.structs[name] = Struct(name, tuple(self.field(*row) for row in rows))
+            self.structs[name] = StructDefinition(name, tuple(self.field(*row) for row in rows))
         return self.structs[name]
 
     def field(self, name: str, kind: str, versions: str, options: dict[str, Any] | None = None) -> Field:
@@ -147,12 +147,12 @@ def message_names() -> list[str]:
 
 
 @cache
-def message(name: str) -> Message:
+def message(name: str) -> MessageDefinition:
     """The schema of a message by Kafka's name; KeyError where there is none."""
     definition = _definitions()[name]
     reader = _Reader(definition)
-    root = Struct(name, tuple(reader.field(*row) for row in definition["fields"]))
-    return Message(
+    root = StructDefinition(name, tuple(reader.field(*row) for row in definition["fields"]))
+    return MessageDefinition(
         name=name,
         type=definition["type"],
         api_key=definition.get("key"),

@@ -14,8 +14,8 @@ import pyarrow as pa
 from kohort.records import kernel as _kernel
 from kohort.records.columns_numpy import Columns, decode_plainly
 from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer
+from kohort.records.fetch_plan import MAX_OFFSET, Run, Wanted, plan_groups
 from kohort.records.kernel import INDEX_COLUMNS, Headers, Index, Kernel, error, pinned
-from kohort.records.segments import MAX_OFFSET, Segment, Wanted, plan_groups
 
 DEFAULT_MAX_ROWS = 32768
 
@@ -144,27 +144,27 @@ def _decode_groups(kernel: Kernel, buf: Buffer, wanted: Wanted, names: Sequence[
             yield _decode_group(kernel, group, wanted, names)
 
 
-def _decode_group(kernel: Kernel, group: list[Segment], wanted: Wanted, names: Sequence[str]) -> Columns:
-    capacity = sum(segment.rows for segment in group)
+def _decode_group(kernel: Kernel, group: list[Run], wanted: Wanted, names: Sequence[str]) -> Columns:
+    capacity = sum(run.rows for run in group)
     index = Index(capacity=capacity)
     found = {name: np.empty(capacity, np.int64 if code == "q" else np.int32) for name, code in INDEX_COLUMNS.items()}
     for name, values in found.items():
         setattr(index, name, values.ctypes.data)
     ends = []
-    for segment in group:
-        with pinned(segment.source) as address:
+    for run in group:
+        with pinned(run.source) as address:
             result = kernel.index(
                 address,
-                len(segment.source),
-                segment.batches,
-                segment.batch_count,
+                len(run.source),
+                run.batches,
+                run.batch_count,
                 wanted.from_offset,
                 wanted.to_offset,
                 byref(index),
             )
         if result < 0:
             raise error(result)
-        ends.append((segment.source, index.rows))
+        ends.append((run.source, index.rows))
     rows = index.rows
     return Columns(
         found["offset"][:rows],

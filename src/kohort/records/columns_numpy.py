@@ -12,8 +12,8 @@ import pyarrow as pa
 from kohort.records.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, Header, read_header_fields
 from kohort.records.compression import Buffer, decompress_view
 from kohort.records.errors import CorruptBatch
+from kohort.records.fetch_plan import GROUP_BYTES, MIN_RECORD_SIZE, Wanted, wanted_batches
 from kohort.records.kernel import MAX_SOURCE
-from kohort.records.segments import GROUP_BYTES, MIN_RECORD_SIZE, Wanted, wanted_batches
 from kohort.records.varint import read_varint
 
 _PADDING = bytes(16)

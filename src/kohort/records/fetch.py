@@ -11,8 +11,8 @@ from typing import NamedTuple
 from kohort.records import kernel as _kernel
 from kohort.records.batch import Header, Record, read_header_fields, read_records
 from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer
+from kohort.records.fetch_plan import MAX_OFFSET, Run, Wanted, plan_groups, wanted_batches
 from kohort.records.kernel import INDEX_COLUMNS, Index, Kernel, error, pinned
-from kohort.records.segments import MAX_OFFSET, Segment, Wanted, plan_groups, wanted_batches
 
 
 class RecordLists(NamedTuple):
@@ -73,8 +73,8 @@ def decode_lists(
         data = buf if isinstance(buf, bytes) else bytes(buf)
         with pinned(data) as address:
             for group in plan_groups(kernel, data, address, wanted):
-                for segment in group:
-                    _decode_segment(kernel, segment, wanted, lists)
+                for run in group:
+                    _decode_run(kernel, run, wanted, lists)
     return lists
 
 
@@ -92,16 +92,16 @@ def _decode_plainly(buf: Buffer, wanted: Wanted, lists: RecordLists) -> None:
             lists.headers.append(record.headers)
 
 
-def _decode_segment(kernel: Kernel, segment: Segment, wanted: Wanted, lists: RecordLists) -> None:
-    data = segment.source if isinstance(segment.source, bytes) else bytes(segment.source)
-    index = Index(capacity=segment.rows)
+def _decode_run(kernel: Kernel, run: Run, wanted: Wanted, lists: RecordLists) -> None:
+    data = run.source if isinstance(run.source, bytes) else bytes(run.source)
+    index = Index(capacity=run.rows)
     columns = {}
     for name, code in INDEX_COLUMNS.items():
-        columns[name] = ((c_int64 if code == "q" else c_int32) * segment.rows)()
+        columns[name] = ((c_int64 if code == "q" else c_int32) * run.rows)()
         setattr(index, name, addressof(columns[name]))
     with pinned(data) as address:
         result = kernel.index(
-            address, len(data), segment.batches, segment.batch_count, wanted.from_offset, wanted.to_offset, byref(index)
+            address, len(data), run.batches, run.batch_count, wanted.from_offset, wanted.to_offset, byref(index)
         )
     if result < 0:
         raise error(result)

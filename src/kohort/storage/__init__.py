@@ -4,7 +4,7 @@ from kohort.storage.config import CONFIG_KEYS, LogConfig
 from kohort.storage.errors import DataDirInUse, InvalidConfig, OffsetOutOfRange, StorageError
 from kohort.storage.local_log import LocalLog
 from kohort.storage.log import AbortedTxn, Appended, Compaction, FoundOffset, Log
-from kohort.storage.memory_log import Faults, MemoryLog
+from kohort.storage.memory_log import DiskFaults, MemoryLog
 from kohort.storage.producers import ProducerStates, Verdict
 from kohort.storage.store import LogStore, MemoryStore, Store
 
@@ -14,7 +14,7 @@ __all__ = [
     "Appended",
     "Compaction",
     "DataDirInUse",
-    "Faults",
+    "DiskFaults",
     "FoundOffset",
     "InvalidConfig",
     "LocalLog",

@@ -24,7 +24,7 @@ _MAX_SLAB_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Faults:
+class DiskFaults:
     """What goes wrong next. Error numbers are errno's, each used once."""
 
     append_errors: deque[int] = field(default_factory=deque)
@@ -149,7 +149,7 @@ class MemoryLog(SegmentedLog):
     """Flushes are instant unless held; `crash` loses what was not flushed."""
 
     def __init__(self, topic: str, partition: int, config: LogConfig, *, now_ms: int = 0) -> None:
-        self.faults = Faults()
+        self.faults = DiskFaults()
         self._held: deque[tuple[int, FlushCallback | None]] = deque()
         super().__init__(topic, partition, config, now_ms=now_ms)
 

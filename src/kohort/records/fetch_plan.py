@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
     max_size: int = 256 * 1024 * 1024
 
 
-class Segment(NamedTuple):
+class Run(NamedTuple):
     """`batch_count` kernel batches at `batches` whose records are in `source`, at most `rows` of them."""
 
     source: Buffer
@@ -54,8 +54,8 @@ class Segment(NamedTuple):
     rows: int
 
 
-def plan_groups(kernel: Kernel, buf: Buffer, address: int, wanted: Wanted) -> Iterator[list[Segment]]:
-    """Groups of segments of about max_rows records. A group is only valid until the next is asked for."""
+def plan_groups(kernel: Kernel, buf: Buffer, address: int, wanted: Wanted) -> Iterator[list[Run]]:
+    """Groups of runs of about max_rows records. A group is only valid until the next is asked for."""
     if len(buf) > MAX_SOURCE:
         raise CorruptBatch(f"a fetch of {len(buf)} bytes is larger than any response can be")
     batches, scan = (Batch * _SCAN_CAPACITY)(), Scan()
@@ -69,7 +69,7 @@ def plan_groups(kernel: Kernel, buf: Buffer, address: int, wanted: Wanted) -> It
             if found < 0:
                 raise error(found)
             if found and _plain(scan.attributes, transactions):
-                yield [Segment(buf, addressof(batches), found, min(scan.rows, scan.bytes // MIN_RECORD_SIZE))]
+                yield [Run(buf, addressof(batches), found, min(scan.rows, scan.bytes // MIN_RECORD_SIZE))]
             elif found:
                 yield from _sorted_out(buf, batches, found, transactions, wanted, runs)
             pos = scan.next_pos
@@ -83,7 +83,7 @@ def _plain(attributes: int, transactions: AbortedTransactions) -> bool:
 
 def _sorted_out(
     buf: Buffer, batches: Array[Batch], found: int, transactions: AbortedTransactions, wanted: Wanted, runs: "_Runs"
-) -> Iterator[list[Segment]]:
+) -> Iterator[list[Run]]:
     """Batch by batch: markers and aborted batches emptied, compressed ones decompressed side by side."""
     view = memoryview(buf)
     numbers = memoryview(batches).cast("B").cast("q")
@@ -126,7 +126,7 @@ _spare_arenas: list[memoryview] = []
 
 
 class _Runs:
-    """Consecutive batches whose records are in one buffer become one segment: a single call into the kernel.
+    """Consecutive batches whose records are in one buffer become one run: a single call into the kernel.
 
     Batches are decompressed side by side into an arena. One arena is kept for the next fetch: memory that has been in
     use is much cheaper than fresh memory.
@@ -136,7 +136,7 @@ class _Runs:
         self.rows = 0
         self._buf = buf
         self._batches = batches
-        self._segments: list[Segment] = []
+        self._closed: list[Run] = []
         self._source: Buffer = buf
         self._first = 0
         self._arena: memoryview | None = None
@@ -167,13 +167,13 @@ class _Runs:
         self.switch_to(number, source)
         return 0, len(source)
 
-    def take(self, number: int) -> list[Segment]:
-        """The segments of all batches before `number`. Their part of the arena is free once more is decompressed."""
+    def take(self, number: int) -> list[Run]:
+        """The runs of all batches before `number`. Their part of the arena is free once more is decompressed."""
         self._close(number)
         self._source = self._buf
-        segments, self._segments = self._segments, []
+        ready, self._closed = self._closed, []
         self._used = 0
-        return segments
+        return ready
 
     def rewind(self) -> None:
         """The array of batches is about to be filled anew."""
@@ -189,7 +189,7 @@ class _Runs:
         source = self._source[: self._used] if self._source is self._arena else self._source
         if number > self._first and self.rows:
             batches = self._batches + self._first * sizeof(Batch)
-            self._segments.append(Segment(source, batches, number - self._first, self.rows))
+            self._closed.append(Run(source, batches, number - self._first, self.rows))
         self._first, self.rows = number, 0
 
 
