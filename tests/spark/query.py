@@ -91,10 +91,8 @@ class Query:
     def vanish(self) -> None:
         """End without a word, as kill -9 does."""
         member = self.driver._membership
-        member._io._coordinator = None
-        member._member.leave = lambda *_: []  # type: ignore[method-assign]
         member._left = True
-        member._io.wake()
+        member._driver.wake()
         member._thread.join()
 
 

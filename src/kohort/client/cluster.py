@@ -10,7 +10,7 @@ from kohort.client import effects as fx
 from kohort.client import events as ev
 from kohort.client.cluster_core import ClusterCore
 from kohort.client.config import Config
-from kohort.client.driver import AsyncDriver
+from kohort.client.driver_async import AsyncDriver
 from kohort.client.links import Place, Role
 from kohort.client.metadata import Metadata, Node, TopicInfo
 

@@ -21,7 +21,7 @@ from kohort.client.cluster import Asking
 from kohort.client.config import Config
 from kohort.client.consumer_core import ConsumerCore
 from kohort.client.consumer_questions import Questions
-from kohort.client.driver import ConsumerDriver
+from kohort.client.driver_async import ConsumerDriver
 from kohort.client.errors import ConfigError, ConsumerClosedError
 from kohort.client.fetcher import Fetcher
 from kohort.client.listeners import RebalanceListener, as_listener

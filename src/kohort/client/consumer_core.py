@@ -406,7 +406,8 @@ class ConsumerCore(ClusterCore):
     def _subscribe(self, event: ev.Subscribe, now_ms: int) -> None:
         assert self.member is not None
         if event.pattern is not None:
-            self._apply(self.member.subscribe_pattern(event.pattern.fullmatch, now_ms), now_ms)
+            matches = event.pattern.search if event.anywhere else event.pattern.fullmatch
+            self._apply(self.member.subscribe_pattern(matches, now_ms), now_ms)
         else:
             self._apply(self.member.subscribe(event.topics, now_ms), now_ms)
 

@@ -92,10 +92,11 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """To topics by name, or to those that match."""
+    """To topics by name, or to those whose whole name matches, or where a match is found anywhere in the name."""
 
     topics: frozenset[str]
     pattern: re.Pattern[str] | None = None
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

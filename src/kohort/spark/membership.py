@@ -1,4 +1,4 @@
-"""A query's membership in its group: the sans-IO member of kohort.client driven by a thread of its own.
+"""A query's membership in its group: the client's core driven by a thread of its own, without reading anything.
 
 The thread heartbeats, rebalances and commits however long a batch takes. A revocation waits for the batch in flight,
 at most for the rebalance timeout, and commits before it gives a partition up. Spark's thread talks to it through the
@@ -7,53 +7,40 @@ methods of the second half.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import random
+import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.assignors import load_assignors
 from kohort.client import effects as fx
-from kohort.client.config import Config
-from kohort.client.member import Member, MemberConfig, MemberState, Step
+from kohort.client import events as ev
+from kohort.client.config import Config, known_name
+from kohort.client.consumer_core import ConsumerCore
+from kohort.client.driver_threaded import ThreadedDriver, now_ms
+from kohort.client.member import Member, MemberState, Step
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.spark.group_io import Answer, Event, Failure, GroupIO, Metadata
 from kohort.spark.holdings import Holdings
 from kohort.spark.options import ReadOptions
 
 log = logging.getLogger("kohort.spark")
 
-TICK_SECONDS = 1.0
 LEAVE_SECONDS = 15
 REVOKE_COMMIT_MS = 5_000
-METADATA_RETRY_MS = 500
+GRACE_SECONDS = 1
+FOREVER_MS = 1 << 62
+OWN_SETTINGS = {"enable.auto.commit": False, "allow.auto.create.topics": False}
+"""A query commits what is durable, and reads what is there."""
 
 
-def now_ms() -> int:
-    return int(time.monotonic() * 1000)
-
-
-def member_config(config: Config) -> MemberConfig:
-    return MemberConfig(
-        group_id=config["group.id"],
-        group_instance_id=config["group.instance.id"],
-        session_timeout_ms=config["session.timeout.ms"],
-        heartbeat_interval_ms=config["heartbeat.interval.ms"],
-        max_poll_interval_ms=config["max.poll.interval.ms"],
-        enable_auto_commit=False,
-        request_timeout_ms=config["request.timeout.ms"],
-        retry_backoff_ms=config["retry.backoff.ms"],
-        retry_backoff_max_ms=config["retry.backoff.max.ms"],
-        client_rack=config["client.rack"],
-        exclude_internal_topics=config["exclude.internal.topics"],
-    )
+def core_config(options: ReadOptions) -> Config:
+    given = {name: value for name, value in options.settings.items() if known_name(name) not in OWN_SETTINGS}
+    return Config({**given, **OWN_SETTINGS})
 
 
 @dataclass(slots=True)
@@ -66,24 +53,17 @@ class _Revocation:
 
 class Membership:
     def __init__(self, options: ReadOptions, holdings: Holdings) -> None:
-        config = options.config()
         self._subscription = options.subscription
-        self._group_id = config["group.id"]
-        self._metadata_age_ms = config["metadata.max.age.ms"]
-        self._member = Member(
-            member_config(config), load_assignors(config["partition.assignment.strategy"]), random.random
-        )
-        self._io = GroupIO(config)
+        self._group_id = options.group_id
+        core = ConsumerCore(core_config(options), random.random, fetching=False)
+        assert core.member is not None
+        self._member: Member = core.member
+        self._driver = ThreadedDriver(core, self._take, log)
         self._holdings = holdings
         holdings.on_change(self._holdings_changed)
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="kohort-member", daemon=True)
-        self._asks: dict[int, Future[Any]] = {}
-        self._last_ask = 0
         self._revocation: _Revocation | None = None
-        self._watched: frozenset[str] | None = frozenset()
-        self._refresh_at_ms: int | None = None
-        self._refreshing = False
         self._stopping: str | None = None
         self._left = False
         self._failure: BaseException | None = None
@@ -97,135 +77,68 @@ class Membership:
         try:
             self._subscribe()
             while not self._left:
-                now = now_ms()
-                self._mind(now)
-                for event in self._io.wait(self._pause(now), now):
-                    self._handle(event)
+                self._mind(now_ms())
+                self._driver.wait(self._wait_until_ms())
         except BaseException as error:
             self._failure = error
             if not isinstance(error, SystemExit):
                 log.exception("group %s: the membership has failed", self._group_id)
         finally:
             self._holdings.drop(self._holdings.owned())
-            self._io.close()
             gone = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"not in group {self._group_id} any more")
-            for ask in self._asks.values():
-                with contextlib.suppress(Exception):
-                    ask.set_exception(gone)
+            self._driver.close(gone)
             self._holdings_changed()
 
     def _subscribe(self) -> None:
         if self._subscription.pattern is not None:
-            self._carry_out(self._member.subscribe_pattern(self._subscription.matches, now_ms()))
+            pattern = re.compile(self._subscription.pattern)
+            self._driver.tell(ev.Subscribe(frozenset(), pattern, anywhere=True))
         else:
-            self._carry_out(self._member.subscribe(self._subscription.topics, now_ms()))
+            self._driver.tell(ev.Subscribe(frozenset(self._subscription.topics)))
 
     def _mind(self, now: int) -> None:
         """What is due now."""
         if os.getppid() != self._parent and self._stopping is None:
             self._leave("Spark is gone")
         if self._failure is None and self._stopping is None:
-            self._carry_out(self._member.poll(now))
-        deadline = self._member.next_deadline()
-        if deadline is not None and deadline <= now:
-            self._carry_out(self._member.on_time(now))
-        if self._refresh_at_ms is not None and now >= self._refresh_at_ms:
-            self._refresh()
-        self._act(now)
+            self._driver.tell(ev.Poll())
+        if self._revocation is not None and self._go_on_revoking(self._revocation, now):
+            self._revocation = None
+            self._driver.tell(ev.ActionDone())
 
-    def _pause(self, now: int) -> float:
-        due = [now + int(TICK_SECONDS * 1000)]
-        if (deadline := self._member.next_deadline()) is not None:
-            due.append(deadline)
-        if self._refresh_at_ms is not None:
-            due.append(self._refresh_at_ms)
-        if self._revocation is not None:
-            due.append(self._revocation.deadline_ms)
-            due.extend([self._revocation.commit_by_ms] if self._revocation.commit else [])
-        return max(min(due) - now, 0) / 1000 if self._member.pending is None else 0.0
+    def _wait_until_ms(self) -> int:
+        if self._member.pending is not None and self._revocation is None and self._failure is None:
+            return 0
+        if self._revocation is None:
+            return FOREVER_MS
+        return self._revocation.commit_by_ms if self._revocation.commit else self._revocation.deadline_ms
 
-    def _handle(self, event: Event) -> None:
-        now = now_ms()
-        if isinstance(event, Answer):
-            self._carry_out(self._member.received(event.token, event.response, now))
-        elif isinstance(event, Failure):
-            self._carry_out(self._member.send_failed(event.token, event.reason, now, event.error))
-        elif isinstance(event, Metadata):
-            self._refreshing = False
-            if event.snapshot is None:
-                self._refresh_at_ms = now + METADATA_RETRY_MS
-            else:
-                self._refresh_at_ms = now + self._metadata_age_ms
-                self._carry_out(self._member.metadata_updated(event.snapshot, now))
-        else:
-            event()
-
-    def _carry_out(self, effects: Iterable[fx.MemberEffect]) -> None:
-        for effect in effects:
-            if isinstance(effect, fx.Send):
-                self._io.send(effect, now_ms())
-            elif isinstance(effect, fx.UseCoordinator):
-                self._io.use_coordinator(effect)
-            elif isinstance(effect, fx.DropCoordinator):
-                self._io.drop_coordinator()
-            elif isinstance(effect, fx.WatchTopics):
-                self._watched = effect.topics
-                self._refresh_at_ms = 0 if effect.topics != frozenset() else None
-            elif isinstance(effect, fx.RefreshMetadata):
-                self._refresh_at_ms = 0
-            elif isinstance(effect, fx.CommitDone):
-                self._answer(effect.commit_id, None, effect.error)
-            elif isinstance(effect, fx.OffsetsFetched):
-                self._answer(effect.fetch_id, effect.offsets, effect.error)
-            elif isinstance(effect, fx.Left):
-                self._left = True
-            elif isinstance(effect, fx.Fail):
-                self._failure = effect.error
-                self._holdings_changed()
-            elif isinstance(effect, fx.Report):
-                log.log(logging.getLevelNamesMapping().get(effect.level, logging.INFO), effect.text)
-
-    def _refresh(self) -> None:
-        if not self._refreshing:
-            self._refreshing = True
-            self._refresh_at_ms = None
-            self._io.ask_metadata(self._watched)
-
-    def _answer(self, ask_id: int, value: Any, error: Exception | None) -> None:
-        ask = self._asks.pop(ask_id, None)
-        if ask is None or ask.done():
-            return
-        if error is None:
-            ask.set_result(value)
-        else:
-            ask.set_exception(error)
+    def _take(self, effect: fx.Effect) -> None:
+        """What the core has for the query."""
+        if isinstance(effect, fx.Assign):
+            self._holdings.assign(effect.partitions)
+            self._driver.tell(ev.ActionDone())
+        elif isinstance(effect, fx.Lose):
+            self._lose(effect.partitions, effect.reason)
+            self._driver.tell(ev.ActionDone())
+        elif isinstance(effect, fx.Revoke):
+            self._begin_revoking(effect)
+        elif isinstance(effect, fx.Left):
+            self._left = True
+        elif isinstance(effect, fx.Fail):
+            self._failure = effect.error
+            self._holdings_changed()
 
     # -- actions -------------------------------------------------------------------------------------------------------
 
-    def _act(self, now: int) -> None:
-        while True:
-            if self._revocation is not None:
-                if not self._go_on_revoking(self._revocation, now):
-                    return
-                self._revocation = None
-                self._carry_out(self._member.revoked(now))
-            action = self._member.take(now)
-            if action is None:
-                return
-            if isinstance(action, fx.Assign):
-                self._holdings.assign(action.partitions)
-                self._carry_out(self._member.assigned(now))
-            elif isinstance(action, fx.Lose):
-                self._lose(action.partitions, action.reason)
-                self._carry_out(self._member.revoked(now))
-            elif isinstance(action, fx.Revoke):
-                self._holdings.begin_revoke(action.partitions)
-                self._revocation = _Revocation(action.partitions, action.deadline_ms)
-                if busy := self._holdings.busy(action.partitions):
-                    log.info("group %s: the batch in flight reads %s, finishing it before they are given up",
-                             self._group_id, partition_list(busy))  # fmt: skip
-            else:
-                self._carry_out(self._member.auto_commit({}, now))
+    def _begin_revoking(self, action: fx.Revoke) -> None:
+        """Gone on with by `_mind`: the batch in flight comes first."""
+        self._holdings.begin_revoke(action.partitions)
+        self._revocation = _Revocation(action.partitions, action.deadline_ms)
+        if busy := self._holdings.busy(action.partitions):
+            log.info("group %s: the batch in flight reads %s, finishing it before they are given up",
+                     self._group_id, partition_list(busy))  # fmt: skip
+        self._driver.wake()
 
     def _lose(self, partitions: frozenset[TopicPartition], reason: str) -> None:
         busy = self._holdings.busy(partitions)
@@ -248,7 +161,7 @@ class Membership:
                             "its records will be read again by the next owner",
                             self._group_id, partition_list(busy))  # fmt: skip
             if offsets := self._holdings.uncommitted(partitions):
-                revocation.commit = self._begin_commit(offsets)
+                revocation.commit = self._begin_commit(offsets, REVOKE_COMMIT_MS)
                 revocation.commit_by_ms = now + REVOKE_COMMIT_MS
         if revocation.commit is not None and not revocation.commit.done() and now < revocation.commit_by_ms:
             return False
@@ -258,26 +171,19 @@ class Membership:
         self._holdings.drop(partitions)
         return True
 
-    def _begin_commit(self, offsets: Mapping[TopicPartition, int]) -> Future[None]:
-        """On the member's thread; the future is done when the coordinator has answered."""
-        done: Future[None] = Future()
+    def _begin_commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Future[None]:
+        """On the member's thread; the future is done when the coordinator has answered, or the time is up."""
+        values = {tp: OffsetAndMetadata(offset, self.metadata_of(tp)) for tp, offset in offsets.items()}
+        done = self._driver.ask(lambda ask_id: ev.Commit(ask_id, values, timeout_ms, repeated=False))
         done.add_done_callback(
             lambda future: self._holdings.commit_done(offsets) if _error_of(future) is None else None
         )
-        values = {tp: OffsetAndMetadata(offset, self.metadata_of(tp)) for tp, offset in offsets.items()}
-        self._carry_out(self._member.commit(self._new_ask(done), values, now_ms()))
         return done
 
     def _leave(self, reason: str) -> None:
         if self._stopping is None:
             self._stopping = reason
-            self._carry_out(self._member.leave(reason, now_ms()))
-
-    def _new_ask(self, future: Future[Any]) -> int:
-        """The number under which the member will answer `future`."""
-        self._last_ask += 1
-        self._asks[self._last_ask] = future
-        return self._last_ask
+            self._driver.tell(ev.Leave(reason))
 
     # -- Spark's thread ------------------------------------------------------------------------------------------------
 
@@ -308,42 +214,39 @@ class Membership:
 
     def committed(self, partitions: Iterable[TopicPartition], seconds: float) -> dict[TopicPartition, Any] | None:
         """The group's commits, None for partitions without; None at all while the coordinator cannot say."""
-        future: Future[dict[TopicPartition, Any]] = Future()
-        wanted = frozenset(partitions)
-
-        def ask() -> None:
-            self._carry_out(self._member.fetch_offsets(self._new_ask(future), wanted, now_ms()))
-
-        self._io.post(ask)
+        wanted, timeout_ms = frozenset(partitions), int(seconds * 1000)
+        asked = self._on_thread(lambda: self._driver.ask(lambda ask_id: ev.FetchCommitted(ask_id, wanted, timeout_ms)))
         try:
-            return future.result(seconds)
-        except TimeoutError:
-            return None
+            found: dict[TopicPartition, Any] = asked.result(seconds + GRACE_SECONDS)
+            return found
         except KafkaError as error:
             self.check()
             if not error.code.retriable:
                 raise
             log.warning("group %s: committed offsets cannot be had yet: %s", self._group_id, error)
             return None
+        except TimeoutError:
+            return None
 
     def commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> BaseException | None:
         """Commit with this member's generation; what went wrong, if anything."""
-        done: Future[None] = Future()
-
-        def begin() -> None:
-            self._begin_commit(offsets).add_done_callback(lambda future: _copy(future, done))
-
-        self._io.post(begin)
+        done = self._on_thread(lambda: self._begin_commit(offsets, int(seconds * 1000)))
         try:
-            return done.exception(seconds)
+            return done.exception(seconds + GRACE_SECONDS)
         except TimeoutError as error:
             return error
+
+    def _on_thread(self, begin: Callable[[], Future[Any]]) -> Future[Any]:
+        """What `begin`, called on the member's thread, will come to."""
+        future: Future[Any] = Future()
+        self._driver.post(lambda: begin().add_done_callback(lambda done: _copy(done, future)))
+        return future
 
     def stop(self, reason: str) -> None:
         """Commit what is durable, leave the group, end the thread."""
         if not self._thread.is_alive():
             return
-        self._io.post(lambda: self._leave(reason))
+        self._driver.post(lambda: self._leave(reason))
         self._thread.join(LEAVE_SECONDS)
 
     def _wait_until(self, condition: Any, seconds: float) -> bool:
@@ -353,7 +256,7 @@ class Membership:
         return bool(condition())
 
     def _holdings_changed(self) -> None:
-        self._io.wake()
+        self._driver.wake()
         with self._changed:
             self._changed.notify_all()
 
