@@ -114,19 +114,20 @@ class GroupAsks:
         effects: list[MemberEffect] = []
         for ask in list(self._asks.values()):
             if now_ms >= ask.deadline_ms:
-                self._member.forget(ask.attempt)
-                self._finish(ask, None, self._timed_out(ask))
+                sent = self._member.forget(ask.attempt) and ask.retry_at_ms is None
+                self._finish(ask, None, self._timed_out(ask, sent))
             elif ask.retry_at_ms is not None and now_ms >= ask.retry_at_ms:
                 del self._asks[ask.attempt]
                 effects += self._attempt(ask, now_ms)
         return effects
 
-    def _timed_out(self, ask: GroupAsk) -> KafkaTimeoutError:
-        hint = (
-            f"the last answer was {ask.last}"
-            if ask.last is not None
-            else f"the coordinator was not reached through {self._servers}"
-        )
+    def _timed_out(self, ask: GroupAsk, sent: bool) -> KafkaTimeoutError:
+        if ask.last is not None:
+            hint = f"the last answer was {ask.last}"
+        elif sent:
+            hint = "the coordinator did not answer"
+        else:
+            hint = f"the coordinator was not reached through {self._servers}"
         error = KafkaTimeoutError(f"{ask.what}: not done within {ask.timeout_ms / 1000:g} s; {hint}")
         error.__cause__ = ask.last
         return error

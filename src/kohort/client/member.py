@@ -152,9 +152,11 @@ class Member(Liveness):
         self._commits.submit(Ask(Kind.FETCH, fetch_id, {}, frozenset(partitions)))
         return self._advance(now_ms)
 
-    def forget(self, ask_id: int) -> None:
-        """Whoever asked has given up waiting: do not send it if it was not sent yet."""
+    def forget(self, ask_id: int) -> bool:
+        """Whoever asked has given up waiting: do not send it if it was not sent yet. Whether it was."""
+        before = len(self._commits.waiting)
         self._commits.waiting = [ask for ask in self._commits.waiting if ask.ask_id != ask_id or ask_id == 0]
+        return len(self._commits.waiting) == before
 
     # -- events: the world --------------------------------------------------------------------------------------------
 
