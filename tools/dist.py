@@ -109,6 +109,10 @@ def try_it(venv: Path, folder: Path) -> str:
     (folder / "readme.py").write_text(CODE.findall((ROOT / "README.md").read_text())[0])
     assert "one coffee" in run(venv / "bin" / "python", "readme.py", env=env, cwd=folder)
     version = run(venv / "bin" / "kohort", "--version", env=env, cwd=folder).strip()
+    assert "reset-offsets" in run(venv / "bin" / "kohort", "groups", "--help", env=env, cwd=folder)
+    assert "--control-port" in run(venv / "bin" / "kohort", "serve", "--help", env=env, cwd=folder)
+    wrong = subprocess.run([venv / "bin" / "kohort", "grops"], env=env, cwd=folder, capture_output=True, text=True)
+    assert "did you mean groups?" in wrong.stderr, wrong.stderr
     shutil.copy(ROOT / "examples" / "test_my_application.py", folder)
     (folder / "pytest.ini").write_text("[pytest]\n")
     tests = run(venv / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", env=env, cwd=folder)

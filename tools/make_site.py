@@ -5,6 +5,7 @@ The pages stay readable in the repository: what leads out of docs/ there leads t
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -36,7 +37,9 @@ def lay_out() -> None:
 
 def main() -> int:
     lay_out()
-    return subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"], cwd=ROOT).returncode
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    return subprocess.run(command, cwd=ROOT, env=quiet).returncode
 
 
 if __name__ == "__main__":

@@ -50,11 +50,13 @@ class PlainGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         try:
-            return self._click_resolve_command(ctx, args)
+            return super().resolve_command(ctx, args)
         except UsageError as error:
             near = get_close_matches(args[0], self.list_commands(ctx), 1, 0.6) if args else []
-            if near:
-                error.message = f"{error.message.rstrip('.')}; did you mean {near[0]}?"
+            said = error.message.partition(" Did you mean")[0].rstrip(".")  # typer knows only some of the commands
+            error.message = f"{said}; did you mean {near[0]}?" if near else said
+            if hasattr(error, "possibilities"):  # click would say it once more
+                error.possibilities = None
             raise
 
 
