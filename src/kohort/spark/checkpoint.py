@@ -31,6 +31,8 @@ def last_finished(location: str, query: str) -> StreamOffset | None:
 def _place(location: str) -> tuple[FileSystem, str]:
     from pyarrow import fs
 
+    if location.startswith(("s3a://", "s3n://")):
+        location = "s3" + location[3:]
     if "://" in location or location.startswith("file:"):
         uri = location if not location.startswith("file:/") or "://" in location else f"file://{location[5:]}"
         files, root = fs.FileSystem.from_uri(uri)
