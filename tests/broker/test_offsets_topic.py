@@ -10,7 +10,7 @@ from kohort.broker.groups import GroupService
 from kohort.coordinator import records as group_records
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol import messages
-from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import iter_batches, read_records
 from wire import CoreClient, WireClient, World
 
@@ -124,42 +124,3 @@ def test_a_topic_that_was_deleted_is_made_again_and_begins_with_nothing() -> Non
     assert stored(made) == {}
     assert client.call(join("g"), 9).error_code == ErrorCode.MEMBER_ID_REQUIRED
     commit(client, "g", "orders")
-
-
-@pytest.mark.parametrize("version", [0, 3, 4, 6])
-def test_a_topic_that_cannot_be_made_is_no_coordinator_and_no_node(version: int) -> None:
-    made = World(groups=GroupService)
-
-    def full(*args: Any, **options: Any) -> Any:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
-
-    create, made.core.topics.create = made.core.topics.create, full
-    request = messages.FindCoordinatorRequest
-    asked = request(key="g") if version < 4 else request(coordinator_keys=["g"])
-
-    def answer() -> tuple[int, int, str, int]:
-        row = made.connect().call(asked, version)
-        row = row if version < 4 else row.coordinators[0]
-        return row.error_code, row.node_id, row.host, row.port
-
-    assert answer() == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
-    made.core.topics.create = create
-    assert answer() == (0, 1, "broker", 9092)
-
-
-def test_a_coordinator_that_stops_is_not_available_to_anybody() -> None:
-    made = World(groups=GroupService)
-    made.create_topic("orders")
-    client = found(made)
-    member_id = client.call(join("g"), 9).member_id
-    made.core.stop(made.now_ms)
-    gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert client.call(join("g", member_id), 9).error_code == gone
-    assert (
-        client.call(messages.SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id), 3).error_code == gone
-    )
-    assert (
-        client.call(messages.HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id), 4).error_code == gone
-    )
-    answer = client.call(messages.FindCoordinatorRequest(key="g"), 2)
-    assert (answer.error_code, answer.node_id) == (gone, -1)
