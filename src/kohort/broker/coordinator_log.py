@@ -81,8 +81,10 @@ class CoordinatorLog(Generic[S]):
 
     def next_deadline(self, now_ms: int) -> int | None:
         first = self._runtime.next_deadline()
+        if self._loader.is_idle:
+            return first
         other = self._loader.next_deadline(now_ms)
-        return first if other is None or (first is not None and first <= other) else other
+        return other if first is None or other < first else first
 
     # ---- records
 

@@ -23,7 +23,7 @@ _to_json = json.JSONEncoder(separators=(",", ":")).encode
 class GroupEvents:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._unpublished: list[GroupEvent] = []  # of this turn
+        self.unpublished: list[GroupEvent] = []  # of this turn
         self._publishes: bool = core.config["kohort.group.events.topic.enable"]
 
     def report(self, happened: list[GroupEvent]) -> None:
@@ -35,12 +35,10 @@ class GroupEvents:
             if logger.isEnabledFor(level):
                 logger.log(level, "%s", event_log.line(event), extra={"event": event})
         if self._publishes:
-            self._unpublished += happened
+            self.unpublished += happened
 
     def publish(self, now_ms: int) -> None:
-        if not self._unpublished:
-            return
-        happened, self._unpublished = self._unpublished, []
+        happened, self.unpublished = self.unpublished, []
         try:
             topic = self._core.topics.by_name.get(EVENTS_TOPIC) or self._core.topics.create(EVENTS_TOPIC, 1)
         except KafkaError as error:

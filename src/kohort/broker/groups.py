@@ -136,8 +136,10 @@ class GroupService:
         self.coordinator.stop()
 
     def collect(self, now_ms: int) -> None:
-        self.events.publish(now_ms)
-        self._log.collect(now_ms)
+        if self.events.unpublished:
+            self.events.publish(now_ms)
+        if self.coordinator.runtime.open_shards:
+            self._log.collect(now_ms)
 
     def on_time(self, now_ms: int) -> None:
         self._now_ms = now_ms

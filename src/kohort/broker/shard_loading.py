@@ -141,10 +141,12 @@ class ShardLoader(Generic[S]):
         else:
             self._advance(load, now_ms)
 
-    def next_deadline(self, now_ms: int) -> int | None:
-        if self._loads:
-            return now_ms
-        return now_ms + LOOK_AGAIN_MS if self._unsafe else None
+    @property
+    def is_idle(self) -> bool:
+        return not self._loads and not self._unsafe
+
+    def next_deadline(self, now_ms: int) -> int:
+        return now_ms if self._loads else now_ms + LOOK_AGAIN_MS
 
     def step(self, now_ms: int) -> None:
         """The next slice; never raises."""

@@ -35,7 +35,7 @@ class Runtime(Generic[S]):
         self.effects = Effects()
         self.shards: dict[int, Shard[S]] = {}
         self._wakes = Wakes()
-        self._open: list[Shard[S]] = []  # have a write of this turn
+        self.open_shards: list[Shard[S]] = []  # have a write of this turn
         self._storing: dict[Shard[S], None] = {}  # have writes in flight
         self._incarnations = 0
 
@@ -114,7 +114,7 @@ class Runtime(Generic[S]):
             waits_for = shard.open
             if waits_for is None:
                 waits_for = shard.open = Write(shard)
-                self._open.append(shard)
+                self.open_shards.append(shard)
             waits_for.decisions.append(decision)
             changes = decision.changes
             if changes:
@@ -134,9 +134,7 @@ class Runtime(Generic[S]):
 
     def take_writes(self, now_ms: int) -> list[Write[S]]:
         """What the turn wants stored, one write a shard."""
-        if not self._open:
-            return []
-        shards, self._open = self._open, []
+        shards, self.open_shards = self.open_shards, []
         writes: list[Write[S]] = []
         for shard in shards:
             write = shard.open
