@@ -54,6 +54,10 @@ ANSWERED_BY_KOHORT_ALONE = {
 }
 """Deliberate differences in what is answered: requests that Kafka leaves open until the client gives up on them."""
 
+TURNED_AWAY = f"'error_code': {int(ErrorCode.GROUP_MAX_SIZE_REACHED)},"
+"""A deliberate difference in what happens: a member that group.max.size turns away in a rebalance ends the join phase if
+it was the last that the others waited for; in Kafka these wait for the rebalance timeout. The two go apart there."""
+
 VERSION_SEEDS = range(2)
 RANDOM_SEEDS = range(160)
 
@@ -97,6 +101,7 @@ def assert_equal_play(kafka: Player, other: Player, sequence: Sequence) -> None:
 
 def compared(expected: list[str], actual: list[str]) -> tuple[list[str], list[str]]:
     """Both transcripts without the deliberate differences."""
+    expected, actual = until_they_part(expected, actual)
     answered = {number for line in expected if (number := answered_request(line)) is not None}
     allowed = tuple(f"'error_code': {int(code)}," for code in ANSWERED_BY_KOHORT_ALONE)
     kept = [
@@ -105,6 +110,29 @@ def compared(expected: list[str], actual: list[str]) -> tuple[list[str], list[st
         if answered_request(line) in (None, *answered) or not any(code in line for code in allowed)
     ]
     return reworded(expected), reworded(kept)
+
+
+def until_they_part(expected: list[str], actual: list[str]) -> tuple[list[str], list[str]]:
+    """Up to a step in which both turn a member away and kohort alone answers those who waited for it."""
+    theirs, ours = steps(expected), steps(actual)
+    for number, (before, after) in enumerate(zip(theirs, ours, strict=False)):
+        if TURNED_AWAY in "".join(before) and TURNED_AWAY in "".join(after):
+            joined = [len([line for line in step if "JoinGroupResponse" in line]) for step in (before, after)]
+            if joined[0] == 1 < joined[1]:
+                return [line for step in theirs[:number] for line in step], [
+                    line for step in ours[:number] for line in step
+                ]
+    return expected, actual
+
+
+def steps(lines: list[str]) -> list[list[str]]:
+    """A transcript by its requests, each with the lines that follow it."""
+    found: list[list[str]] = [[]]
+    for line in lines:
+        if re.match(r"\d+\. ", line):
+            found.append([])
+        found[-1].append(line)
+    return found
 
 
 def answered_request(line: str) -> int | None:

@@ -24,6 +24,7 @@ except ImportError as error:
 
 from kohort.broker.meter import MOST_GROUPS, REBALANCE_BUCKETS_MS, SLOTS, Meter
 from kohort.coordinator.classic.states import GroupState
+from kohort.coordinator.shard import Life
 
 if TYPE_CHECKING:
     from kohort.broker.core import Core
@@ -63,9 +64,10 @@ SIMPLE: dict[str, str] = {
     "kafka_server_group_coordinator_metrics_offset_expiration_count": "Offsets that expired.",
     "kafka_server_group_coordinator_metrics_offset_deletion_count": "Offsets that were deleted.",
     "kohort_members": "Members of all groups.",
-    "kohort_coordinator_timers": "Entries of the coordinator's timer queue.",
+    "kohort_coordinator_timers": "Entries of the coordinator's timer queues.",
     "kohort_broker_parked_fetches": "Fetches that wait for records.",
 }
+SERVED_LIVES = (Life.LOADING, Life.ACTIVE, Life.FAILED)
 _NUM_GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 SIMPLE.update({f"{_NUM_GROUPS}{state.value.lower()}": f"Groups in state {state.value}." for state in GroupState})
 LABELLED: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -77,6 +79,7 @@ LABELLED: dict[str, tuple[str, tuple[str, ...]]] = {
     "kafka_log_log_numlogsegments": ("Segments of a log.", ("topic", "partition")),
     "kafka_log_log_logstartoffset": ("The first offset of a log.", ("topic", "partition")),
     "kafka_log_log_logendoffset": ("The end of a log: the offset that comes next.", ("topic", "partition")),
+    "kohort_coordinator_shards": ("Partitions of __consumer_offsets, by the life of their shard.", ("life",)),
     "kohort_group_rebalances_total": ("Rebalances begun, by what set them off.", ("group", "reason")),
     "kohort_group_rebalances_completed_total": ("Rebalances completed.", ("group",)),
     "kohort_group_standstill_seconds_total": ("Seconds a group spent in rebalances.", ("group",)),
@@ -167,6 +170,9 @@ def _groups(found: Snapshot, core: Core, meter: Meter) -> None:
         found.simple[f"{prefix}groups{state.value.lower()}"] = states[state]
     found.simple["kohort_members"] = sum(len(group.members) for group in groups.values())
     found.simple["kohort_coordinator_timers"] = 0 if coordinator is None else coordinator.timer_entries
+    lives = Counter(() if coordinator is None else (shard.life for shard in coordinator.runtime.shards.values()))
+    for life in SERVED_LIVES:
+        found.add("kohort_coordinator_shards", (life.value,), lives[life])
     server = "kafka_server_group_coordinator_metrics_"
     found.simple[f"{server}group_completed_rebalance_count"] = counters.completed
     found.simple[f"{server}offset_commit_count"] = counters.offsets_committed

@@ -303,8 +303,6 @@ class ClassicGroup(Group):
         message = request.message
         generation = message.generation_id_or_member_epoch
         state = self.state
-        if state is DEAD:
-            return states.COMMIT[DEAD]
         if generation < 0:
             if state is EMPTY:
                 return ErrorCode.NONE

@@ -41,7 +41,7 @@ def join(context: Context, request: Request) -> Decision | None:
     group = context.groups.get(message.group_id)
     if group is None:
         if message.member_id != UNKNOWN_MEMBER_ID:
-            return refuse(context, None, request, ErrorCode.UNKNOWN_MEMBER_ID, message.member_id)
+            return refuse(context, None, request, states.JOIN[DEAD], message.member_id)
         return _join_new_group(context, request)
     if not isinstance(group, ClassicGroup):
         return refuse(context, None, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message.member_id)
@@ -65,7 +65,7 @@ def _join_new_group(context: Context, request: Request) -> Decision:
 def accepts(context: Context, group: ClassicGroup, member_id: str) -> bool:
     """group.max.size: always while the group is empty; by those waiting while it prepares; by its members otherwise."""
     limit = context.config.group_max_size
-    if group.state is EMPTY or group.state is DEAD:
+    if group.state is EMPTY:
         return True
     member = group.members.get(member_id)
     if group.state is PREPARING_REBALANCE:
@@ -123,8 +123,6 @@ def _assign_member_id(context: Context, group: ClassicGroup, request: Request, m
 def _join_existing(context: Context, group: ClassicGroup, request: Request) -> Decision | None:
     message = request.message
     member_id = message.member_id
-    if group.state is DEAD:
-        return refuse(context, group, request, states.JOIN[DEAD], member_id)
     protocols = protocols_of(message)
     if not group.supports(message.protocol_type, protocols):
         return refuse(context, group, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)

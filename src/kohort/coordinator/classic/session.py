@@ -42,7 +42,7 @@ def sync(context: Context, request: Request) -> Decision | None:
     message = request.message
     group = context.groups.get(message.group_id)
     if not isinstance(group, ClassicGroup) or group.state is EMPTY:
-        context.reply(request, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        context.reply(request, SyncGroupResponse(error_code=states.SYNC[EMPTY if group is not None else DEAD]))
     elif error := sync_error(group, message):
         _refuse_sync(context, group, request, error)
     elif group.state is STABLE:
@@ -56,8 +56,6 @@ def sync(context: Context, request: Request) -> Decision | None:
 
 
 def sync_error(group: ClassicGroup, message: Any) -> ErrorCode:
-    if group.state is DEAD:
-        return states.SYNC[DEAD]
     if error := group.member_error(message.member_id, message.group_instance_id):
         return error
     if message.generation_id != group.generation:
@@ -167,7 +165,7 @@ def heartbeat(context: Context, request: Request) -> None:
     """Sessions and rebalances are no business of the log: a member is told of them without waiting for it."""
     message = request.message
     group = context.groups.get(message.group_id)
-    error = ErrorCode.UNKNOWN_MEMBER_ID
+    error = states.HEARTBEAT[DEAD]
     if isinstance(group, ClassicGroup):
         member = group.members.get(message.member_id)
         if member is not None and message.group_instance_id is None and message.generation_id == group.generation:
@@ -191,8 +189,6 @@ def heartbeat(context: Context, request: Request) -> None:
 
 def _heartbeat_error(context: Context, group: ClassicGroup, request: Request) -> ErrorCode:
     message = request.message
-    if group.state is DEAD:
-        return states.HEARTBEAT[DEAD]
     if error := group.member_error(message.member_id, message.group_instance_id):
         if error is ErrorCode.FENCED_INSTANCE_ID:
             context.fenced(group, request, "Heartbeat")
@@ -220,7 +216,7 @@ def leave(context: Context, request: Request) -> Decision | None:
     answers: list[Any] = []
     left: list[Cause] = []
     for who in leaving:
-        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(context, group, request, who, left)
+        error = states.LEAVE[DEAD] if group is None else _leave_one(context, group, request, who, left)
         answers.append(
             LeaveGroupResponse.MemberResponse(
                 member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=error

@@ -7,8 +7,8 @@
                    |__| (all members left: back to EMPTY)              any state -> DEAD
 
 The tables say what a request gets once it has named a group, a member and a generation that fit. NONE means that the
-handler goes on; anything else is the refusal. Kafka 4.3 decides: it answers COORDINATOR_NOT_AVAILABLE from DEAD where
-older versions answer UNKNOWN_MEMBER_ID.
+handler goes on; anything else is the refusal. A dead group is gone before a request can meet it, so its row is what a
+request gets that finds no group of that name.
 """
 
 from enum import Enum
@@ -52,7 +52,7 @@ JOIN = {
     PREPARING_REBALANCE: NONE,
     COMPLETING_REBALANCE: NONE,
     STABLE: NONE,
-    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 
 # A join without a member id.
@@ -61,7 +61,7 @@ JOIN_NEW = {
     PREPARING_REBALANCE: NONE,
     COMPLETING_REBALANCE: NONE,
     STABLE: NONE,
-    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    DEAD: NONE,
 }
 
 SYNC = {
@@ -69,7 +69,7 @@ SYNC = {
     PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
     COMPLETING_REBALANCE: NONE,
     STABLE: NONE,
-    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 
 # A heartbeat counts for the session even where the answer is to rejoin.
@@ -78,7 +78,7 @@ HEARTBEAT = {
     PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
     COMPLETING_REBALANCE: NONE,
     STABLE: NONE,
-    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 
 LEAVE = {
@@ -86,16 +86,16 @@ LEAVE = {
     PREPARING_REBALANCE: NONE,
     COMPLETING_REBALANCE: NONE,
     STABLE: NONE,
-    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 
-# A commit by a member of the current generation.
+# A commit by a member of the current generation. Before v9 clients do not know GROUP_ID_NOT_FOUND: ILLEGAL_GENERATION.
 COMMIT = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING_REBALANCE: NONE,
     COMPLETING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
     STABLE: NONE,
-    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
 
 # A commit without member and generation: an admin, or a consumer that assigns its partitions itself.
@@ -104,7 +104,7 @@ COMMIT_SIMPLE = {
     PREPARING_REBALANCE: ErrorCode.UNKNOWN_MEMBER_ID,
     COMPLETING_REBALANCE: ErrorCode.UNKNOWN_MEMBER_ID,
     STABLE: ErrorCode.UNKNOWN_MEMBER_ID,
-    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    DEAD: NONE,
 }
 
 # Where this refuses, a group of consumers is still allowed to lose the offsets of topics it does not subscribe to.
