@@ -55,8 +55,8 @@ ANSWERED_BY_KOHORT_ALONE = {
 """Deliberate differences in what is answered: requests that Kafka leaves open until the client gives up on them."""
 
 TURNED_AWAY = f"'error_code': {int(ErrorCode.GROUP_MAX_SIZE_REACHED)},"
-"""A deliberate difference in what happens: a member that group.max.size turns away in a rebalance ends the join phase if
-it was the last that the others waited for; in Kafka these wait for the rebalance timeout. The two go apart there."""
+"""A deliberate difference in what happens: a member that group.max.size turns away in a rebalance ends the join phase
+if it was the last that the others waited for; in Kafka these wait for the rebalance timeout. The two part there."""
 
 VERSION_SEEDS = range(2)
 RANDOM_SEEDS = range(160)
