@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from client.conftest import PATIENCE_S, QUICK, Topics
-from kohort import AsyncConsumer
+from kohort import AsyncConsumer, ConfigError
 from kohort.client import TopicPartition
 
 
@@ -96,3 +98,14 @@ def test_a_cancelled_poll_loses_nothing(topics: Topics, group_id: str) -> None:
             return values
 
     assert sorted(run(work())) == list(range(20))
+
+
+def test_a_forgotten_await_is_told(topics: Topics, group_id: str) -> None:
+    async def work() -> None:
+        async with AsyncConsumer(bootstrap_servers=topics.servers, group_id=group_id, **QUICK) as consumer:
+            with pytest.warns(RuntimeWarning, match="never awaited"):
+                consumer.subscribe(topics.make(1))  # type: ignore[unused-coroutine]
+            with pytest.raises(ConfigError, match=r"write await consumer\.subscribe"):
+                await consumer.poll(0.1)
+
+    run(work())

@@ -41,6 +41,10 @@ log = logging.getLogger("kohort.client")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | None], Any]
 ARROW_ROWS = 65_536
+NOTHING_TO_READ = (
+    "nothing to read: call subscribe() or assign() first; those of AsyncConsumer are coroutines, "
+    "so write await consumer.subscribe(...)"
+)
 BYTES_PER_ROW = 16
 
 
@@ -264,7 +268,7 @@ class AsyncConsumer(Questions):
         """One stretch of poll(): data, or a listener that must be called before more can happen."""
         driver = self._open()
         if not self._subscribed and not self._fetcher.assigned:
-            raise ConfigError("nothing to read: call subscribe() or assign() first")
+            raise ConfigError(NOTHING_TO_READ)
         self._not_within_a_listener()
         try:
             while True:
