@@ -365,6 +365,21 @@ def test_eviction_loses_partitions_and_joins_as_a_stranger() -> None:
     assert subscription_of(request).generation_id == -1
 
 
+def test_eviction_after_an_outage_is_not_blamed_on_the_application() -> None:
+    stage = Stage("cooperative-sticky")
+    stage.stable(0, 1)
+    stage.pass_time(3_000)
+    stage.request("Heartbeat")
+    stage.no_answer()
+    stage.pass_time(20_000)
+    stage.coordinator_found()
+    stage.pass_time(1)
+    stage.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    lost = stage.act(Lose)
+    assert "it was away for up to 23 s, and the session (session.timeout.ms=" in lost.reason
+    assert "max.poll.interval.ms" not in lost.reason
+
+
 def test_an_illegal_generation_keeps_the_member_id() -> None:
     stage = Stage()
     stage.stable(0)

@@ -63,12 +63,15 @@ class Liveness(Joining):
             )
 
     def _evicted(self, api: str, code: ErrorCode, now_ms: int) -> None:
-        silence = (now_ms - self._heartbeat.last_answer_ms) / 1000
+        heartbeat = self._heartbeat
+        silence = (now_ms - heartbeat.last_heard_ms) / 1000
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             why = f"the coordinator no longer knows member {self.member_id}: "
+            session = f"session.timeout.ms={self.config.session_timeout_ms}"
             if silence * 1000 >= self.config.session_timeout_ms:
-                limit = f"session.timeout.ms={self.config.session_timeout_ms}"
-                why += f"its last heartbeat was answered {silence:.0f} s ago, over {limit}"
+                why += f"its last heartbeat was answered {silence:.0f} s ago, over {session}"
+            elif heartbeat.last_heard_ms < heartbeat.last_answer_ms:
+                why += f"it was away for up to {silence:.0f} s, and the session ({session}) ended meanwhile"
             else:
                 limit = f"max.poll.interval.ms={self.config.max_poll_interval_ms}"
                 why += f"it did not rejoin a rebalance within {limit}, or it was removed by an administrator"

@@ -37,6 +37,7 @@ class Heartbeat:
         "_session_timeout_ms",
         "in_flight",
         "last_answer_ms",
+        "last_heard_ms",
         "last_poll_ms",
         "next_ms",
     )
@@ -49,6 +50,7 @@ class Heartbeat:
         self.in_flight: int | None = None
         self.next_ms = 0
         self.last_answer_ms = 0
+        self.last_heard_ms = 0
         self.last_poll_ms = 0
 
     def start(self, now_ms: int) -> None:
@@ -56,7 +58,7 @@ class Heartbeat:
         self.in_flight = None
         self._backoff.reset()
         self.next_ms = now_ms + self._interval_ms
-        self.last_answer_ms = now_ms
+        self.last_answer_ms = self.last_heard_ms = now_ms
 
     def sent(self, token: int, now_ms: int) -> None:
         self.in_flight = token
@@ -65,7 +67,7 @@ class Heartbeat:
     def answered(self, now_ms: int) -> None:
         self.in_flight = None
         self._backoff.reset()
-        self.last_answer_ms = now_ms
+        self.last_answer_ms = self.last_heard_ms = now_ms
 
     def failed(self, now_ms: int) -> None:
         self.in_flight = None
