@@ -60,6 +60,7 @@ class SimBroker:
         self._turn_open = False
         self._timer: Event | None = None
         self._stall = Stall(world.scheduler)
+        self.stalled_until_ms = 0
         self._epoch = 0  # of this life: what was scheduled in an earlier one no longer counts
 
     @property
@@ -108,6 +109,7 @@ class SimBroker:
     def stall(self, duration_ms: int) -> None:
         """The process does nothing; what arrives waits in its buffers."""
         self._stall.lasts(duration_ms)
+        self.stalled_until_ms = max(self.stalled_until_ms, self._scheduler.now_ms + duration_ms)
 
     # The disk.
 
@@ -122,7 +124,7 @@ class SimBroker:
 
     def fail_next_sync(self) -> None:
         """The log is offline from then on, until somebody starts the broker again."""
-        if logs := self._logs(OFFSETS_TOPIC):
+        if self.core is not None and (logs := self._logs(OFFSETS_TOPIC)):
             self._random.choice(logs).faults.flush_errors.append(errno.EIO)
 
     def slow_disk(self, duration_ms: int, topic: str | None = None) -> None:

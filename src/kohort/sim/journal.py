@@ -72,6 +72,7 @@ class Journal:
         self._trace = trace
         self.moment = 0  # counts records, over all partitions, and changes of their number
         self.grown = 0  # the moment in which their number changed
+        self._changes: list[tuple[int, int]] = []
         self.partitions = 0
         self.read_below: dict[int, int] = {}
         self._offsets: dict[tuple[int, str], dict[TopicPartition, Past[OffsetAndMetadata]]] = {}
@@ -96,6 +97,7 @@ class Journal:
         if before:
             self.moment += 1
             self.grown = self.moment
+            self._changes.append((before, count))
             self._trace.groups_moved(before, count)
 
     def _take_in(self, index: int, log: Log, start: int, end: int) -> None:
@@ -121,6 +123,10 @@ class Journal:
         past.add(self.moment, change.value)
         if change.value is None and before is not None and place == self._place(change.group_id):
             self._trace.offset_removed(Removal(change.group_id, tp, before, group.now, at_ms))
+
+    def has_moved(self, group_id: str) -> bool:
+        """Whether something of the group may be left in another partition."""
+        return any(moved(group_id, before, after) for before, after in self._changes)
 
     # What it says.
 

@@ -11,11 +11,16 @@ from kohort.broker import shard_loading
 from kohort.broker.purgatory import Purgatory
 from kohort.client.fetcher import Fetcher
 from kohort.client.types import OffsetAndMetadata
+from kohort.coordinator import admin, expiry
 from kohort.coordinator.classic import join, session
 from kohort.coordinator.classic.group import ClassicGroup
-from kohort.coordinator.context import Context
+from kohort.coordinator.context import Context, CoordinatorConfig
 from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.gathering import Gathering
+from kohort.coordinator.records import OffsetCommit
+from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.runtime import Runtime
+from kohort.coordinator.shard import Life
 from kohort.protocol.errors import ErrorCode
 from kohort.storage.memory_log import MemoryLog
 from kohort.storage.producers import ProducerStates
@@ -85,6 +90,104 @@ def _keep_what_was_not_stored(original: Any) -> Any:
         return bool(original(self, write, error, now_ms))
 
     return stored
+
+
+def _commits_that_wait(shard: Any) -> set[tuple[str, str, int]]:
+    writes = [*shard.in_flight, *([shard.open] if shard.open is not None else [])]
+    changes = [change for write in writes for decision in write.decisions for change in decision.changes]
+    return {
+        (change.group_id, change.topic, change.partition)
+        for change in changes
+        if isinstance(change, OffsetCommit) and change.value is not None
+    }
+
+
+def _expire_behind_commits(original: Any) -> Any:
+    """A commit on its way to the log does not make an offset any younger."""
+
+    def expire(context: Any) -> Any:
+        hidden = []
+        for group_id, topic, partition in _commits_that_wait(context.timers.owner):
+            group = context.groups.get(group_id)
+            value = None if group is None else group.offsets.get(topic, {}).get(partition)
+            if value is not None:
+                hidden.append((value, value.commit_timestamp_ms))
+                value.commit_timestamp_ms = 0
+        decision = original(context)
+        for value, at_ms in hidden:
+            value.commit_timestamp_ms = at_ms
+        return decision
+
+    return expire
+
+
+def _delete_behind_commits(original: Any) -> Any:
+    """DeleteGroups removes what the log has, not what is on its way there."""
+
+    def delete(context: Any, group_ids: Any) -> Any:
+        answers, decision = original(context, group_ids)
+        if decision is not None:
+            waiting = _commits_that_wait(context.timers.owner)
+            pairs = zip(decision.records, decision.changes, strict=True)
+            kept = [(record, change) for record, change in pairs if _place(change) not in waiting]
+            decision.records, decision.changes = [record for record, _ in kept], [change for _, change in kept]
+        return answers, decision
+
+    return delete
+
+
+def _place(change: Any) -> tuple[str, str, int] | None:
+    return (change.group_id, change.topic, change.partition) if isinstance(change, OffsetCommit) else None
+
+
+def _rest_on_nothing(original: Any) -> Any:
+    """An answer about several groups leaves at once, stored or not what it shows."""
+
+    def close(self: Gathering, effects: Any) -> None:
+        self._touched.clear()
+        original(self, effects)
+
+    return close
+
+
+def _believe_late_answers(original: Any) -> Any:
+    """What was in flight when the shard was loaded again takes effect when the log is done with it."""
+
+    def stored(self: Runtime[Any], write: Any, error: int, now_ms: int) -> bool:
+        shard = write.shard
+        if write.incarnation != shard.incarnation and shard.life is Life.ACTIVE and not error:
+            for decision in write.decisions:
+                shard.state.apply(decision.changes, shard.next_offset)
+        return bool(original(self, write, error, now_ms))
+
+    return stored
+
+
+def _wait_for_ever(original: Any) -> Any:
+    def init(self: Runtime[Any], new_state: Any, failed: Any, append_timeout_ms: int) -> None:
+        original(self, new_state, failed, 1 << 40)
+
+    return init
+
+
+def _expire_at_once(original: Any) -> Any:
+    return property(lambda self: 0)
+
+
+def _nobody_subscribes(original: Any) -> Any:
+    return lambda self, topic: False
+
+
+def _keep_the_dead(original: Any) -> Any:
+    """A group that was deleted stays where it was, and answers as what it is."""
+
+    def apply_group(self: ShardGroups, change: Any) -> None:
+        group = self.groups.get(change.group_id)
+        original(self, change)
+        if group is not None:
+            self.groups.setdefault(change.group_id, group)
+
+    return apply_group
 
 
 def _skip_damage(original: Any) -> Any:
@@ -215,6 +318,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("decide on what is stored", Runtime, "decided", _decide_on_what_is_stored),
     Mutation("keep what was not stored", Runtime, "stored", _keep_what_was_not_stored),
     Mutation("load what is damaged", shard_loading, "check_crc", _skip_damage),
+    Mutation("expire behind a commit that waits", expiry, "expire", _expire_behind_commits),
+    Mutation("delete behind a commit that waits", admin, "delete", _delete_behind_commits),
+    Mutation("answer before what it rests on is stored", Gathering, "close", _rest_on_nothing),
+    Mutation("believe a late answer of the log after a reload", Runtime, "stored", _believe_late_answers),
+    Mutation("wait for the log for ever", Runtime, "__init__", _wait_for_ever),
+    Mutation("expire at once", CoordinatorConfig, "offsets_retention_ms", _expire_at_once),
+    Mutation("expire what a member subscribes to", ClassicGroup, "is_subscribed", _nobody_subscribes),
+    Mutation("keep a deleted group", ShardGroups, "_apply_group", _keep_the_dead),
     Mutation("no generation check on commit", Coordinator, "_commit", _no_generation_check),
     Mutation("forget a fence", ClassicGroup, "member_error", _no_fence),
     Mutation("skip the session timer", Context, "reset_heartbeat", _no_heartbeat_timer),

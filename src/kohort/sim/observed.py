@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +13,11 @@ from kohort.broker.group_events import GroupEvents
 from kohort.broker.groups import GroupService
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol import messages
+from kohort.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
-    from kohort.broker.connection import Call
+    from kohort.broker.connection import Call, Connection
     from kohort.coordinator.coordinator import Coordinator
     from kohort.sim.world import World
     from kohort.storage.store import Store
@@ -71,6 +75,14 @@ class ObservedCore(Core):
         if call in self._asked:
             self._leaves(call, getattr(messages, f"{call.entry.name}Response").decode(body, call.version))
         super().reply_encoded(call, body)
+
+    def disconnect(self, connection: Connection, reason: str) -> None:
+        """A handler that raises costs its connection, and here the run."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, KafkaError):
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            self._world.trace.fail(f"{reason} ({os.path.basename(where.filename)}:{where.lineno})")
+        super().disconnect(connection, reason)
 
     def _leaves(self, call: Call, response: Any) -> None:
         if (message := self._asked.pop(call, None)) is not None:

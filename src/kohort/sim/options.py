@@ -42,7 +42,6 @@ class Options:
     member_leave_every_ms: int = 30_000
     resubscribe_every_ms: int = 40_000
     grow_every_ms: int = 60_000
-    administered: bool = False  # whether the rest below is drawn
     loners: int = 0  # groups with one client that is rarely a member
     commit_every_ms: int = 0  # of a loner
     spare_topics: int = 0  # that may be deleted and created again
@@ -100,8 +99,7 @@ class Options:
             resubscribe_every_ms=interval(20_000, 120_000),
             grow_every_ms=interval(30_000, 120_000),
         )
-        drawn = replace(drawn, **overrides)
-        return replace(drawn, **(_administration(random, fsync_always) | overrides)) if drawn.administered else drawn
+        return replace(drawn, **(_administration(random, fsync_always) | overrides))
 
     def faults(self) -> list[str]:
         """The names of the options that are intervals of faults and not off."""
@@ -121,7 +119,7 @@ def _administration(random: Random, fsync_always: bool) -> dict[str, Any]:
     damage_every_ms = interval(20_000, 60_000, 0.3)
     return {
         "loners": random.choice([1, 2, 3]),
-        "commit_every_ms": random.choice([200, 1_000, 3_000]),
+        "commit_every_ms": random.choice([400, 1_000, 3_000]),
         "spare_topics": random.choice([1, 2]),
         "retention_ms": random.choice([0, 3_000, 10_000, 30_000]),
         "retention_check_ms": random.choice([100, 1_000, 5_000]),

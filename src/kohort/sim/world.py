@@ -112,11 +112,12 @@ class Slot:
         if self.member is not None:
             self.member.resubscribe(topics)
 
-    def close(self) -> None:
-        """Leave for good."""
+    def close(self, *, crash: bool = False) -> None:
+        """Leave for good; or, where nobody answers, just end."""
         self._retired = True
-        for one in self.lives:
-            one.leave()
+        for one in (*self.doubles, self.member):
+            if one is not None:
+                one.crash() if crash else one.leave()
 
 
 class World:
@@ -215,8 +216,8 @@ class World:
 
     def host_names(self) -> list[str]:
         members = [slot.member.name for slot in self.slots if slot.member is not None and slot.member.alive]
-        names = members + [producer.name for producer in self.producers] + [loner.name for loner in self.loners]
-        return names + ([self.administrator.name] if self.options.administered else [])
+        others = [*(producer.name for producer in self.producers), *(loner.name for loner in self.loners)]
+        return [*members, *others, self.administrator.name]
 
     def members(self) -> list[SimMember]:
         """Those that live and can be expected to do well."""
@@ -317,7 +318,7 @@ class World:
     def _close(self) -> None:
         self.closing = True
         for slot in self.slots:
-            slot.close()
+            slot.close(crash=not self.is_readable(slot.group_id))
         limit_ms = self.scheduler.now_ms + 60_000 + 2 * self._longest_wait_ms()
         while self._occupied() and self.scheduler.now_ms < limit_ms:
             self.scheduler.run(self.scheduler.now_ms + 2_000)

@@ -10,6 +10,7 @@ from kohort.sim.checkers.memory import Memory
 from kohort.sim.checkers.order import Order
 from kohort.sim.checkers.ownership import Ownership
 from kohort.sim.checkers.processing import Processing
+from kohort.sim.checkers.prompt import Prompt
 from kohort.sim.checkers.stored import Stored
 from kohort.sim.checkers.usable import Usable
 from kohort.sim.trace import Checker
@@ -25,6 +26,7 @@ ALL: tuple[type[Checker], ...] = (
     Kept,
     Closed,
     Usable,
+    Prompt,
     Memory,  # before the next, which restarts the broker once more
     CommitDurability,
     Order,

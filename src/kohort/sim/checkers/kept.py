@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.assignors.consumer_protocol import decode_subscription
+from kohort.coordinator.classic.states import EMPTY
+from kohort.coordinator.events import GroupDeleted, GroupEvent, GroupLoaded, GroupUnloaded, StateChanged
 from kohort.coordinator.records import StoredGroup
 from kohort.protocol.messages import DeleteGroupsRequest, DeleteTopicsRequest, OffsetDeleteRequest
 from kohort.sim.journal import Removal
@@ -17,15 +19,18 @@ from kohort.sim.trace import Checker
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.coordinator.coordinator import Coordinator
+    from kohort.sim.broker import SimBroker
     from kohort.sim.world import World
 
 
 class Kept(Checker):
     def __init__(self) -> None:
         self._deletes: dict[tuple[str, str], list[int]] = {}  # by group and topic, or one of them and "": when
+        self._empty_since: dict[str, int] = {}  # also where the log could not be told
 
     def begin(self, world: World) -> None:
         self._scheduler = world.scheduler
+        self._journal = world.journal
         self._retention_ms = world.options.retention_ms
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
@@ -39,6 +44,15 @@ class Kept(Checker):
             for topic in message.topics:
                 self._deleted("", topic.name)
 
+    def group_event(self, event: GroupEvent) -> None:
+        if isinstance(event, StateChanged) and event.to_state == EMPTY.value:
+            self._empty_since[event.group_id] = event.at_ms
+        elif isinstance(event, StateChanged | GroupDeleted | GroupLoaded | GroupUnloaded):
+            self._empty_since.pop(event.group_id, None)
+
+    def broker_started(self, broker: SimBroker) -> None:
+        self._empty_since.clear()
+
     def _deleted(self, group_id: str, topic: str) -> None:
         self._deletes.setdefault((group_id, topic), []).append(self._scheduler.now_ms)
 
@@ -48,6 +62,8 @@ class Kept(Checker):
             for at_ms in self._deletes.get(key, ()):
                 if removal.before.commit_timestamp_ms <= at_ms <= removal.at_ms:
                     return
+        if self._journal.has_moved(group_id):
+            return  # what is left in the old partition ends there, and its age cannot be told from outside
         if not self._retention_ms or removal.at_ms - self._base_ms(removal) < self._retention_ms:
             age_ms = removal.at_ms - removal.before.commit_timestamp_ms
             self.fail(
@@ -58,10 +74,12 @@ class Kept(Checker):
             self.fail(f"the offset of {group_id} for {removal.tp} expires while a member subscribes to it")
 
     def _base_ms(self, removal: Removal) -> int:
+        """The earliest time from which its age may count."""
         group = removal.group
-        if group is None or group.members or group.protocol_type is None or group.state_timestamp_ms == -1:
-            return removal.before.commit_timestamp_ms
-        return group.state_timestamp_ms
+        base_ms = removal.before.commit_timestamp_ms
+        if group is not None and not group.members and group.protocol_type and group.state_timestamp_ms != -1:
+            base_ms = group.state_timestamp_ms
+        return min(base_ms, self._empty_since.get(removal.group_id, base_ms))
 
 
 def _subscribed(group: StoredGroup) -> set[str]:

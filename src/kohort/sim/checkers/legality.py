@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, TRANSITIONS, GroupState
-from kohort.coordinator.events import GroupEvent, GroupLoaded, StateChanged
+from kohort.coordinator.events import GroupEvent, GroupLoaded, GroupUnloaded, StateChanged
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest
 from kohort.sim.broker import SimBroker
-from kohort.sim.journal import moved
 from kohort.sim.trace import Checker
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.coordinator.coordinator import Coordinator
+    from kohort.sim.world import World
 
 BY_NAME = {state.value: state for state in GroupState}
 
@@ -23,23 +23,28 @@ class Legality(Checker):
     def __init__(self) -> None:
         self._states: dict[str, GroupState] = {}
         self._may_commit: dict[Any, bool] = {}
-        self._had_moved: set[str] = set()
+        self._asked: set[Call] = set()  # since the offsets topic has grown: a group's old partition ends what it began
+
+    def begin(self, world: World) -> None:
+        self._journal = world.journal
 
     def broker_started(self, broker: SimBroker) -> None:
         self._states.clear()
+        self._asked.clear()
         self._may_commit.clear()
 
     def groups_moved(self, before: int, after: int) -> None:
-        """What is left of a group in its old partition ends there, beside the new one of the same name."""
-        self._had_moved |= {name for name in self._states if moved(name, before, after)}
+        self._asked.clear()
 
     def group_event(self, event: GroupEvent) -> None:
         if isinstance(event, GroupLoaded):
             self._states[event.group_id] = BY_NAME[event.state]
+        elif isinstance(event, GroupUnloaded):
+            self._states.pop(event.group_id, None)
         elif isinstance(event, StateChanged):
             before, after = BY_NAME[event.from_state], BY_NAME[event.to_state]
             known = self._states.get(event.group_id, EMPTY)
-            if known is not before and known is not DEAD and event.group_id not in self._had_moved:
+            if known is not before and known is not DEAD and not self._journal.has_moved(event.group_id):
                 self.fail(f"{event.group_id} moves from {before.value}, but it was {known.value}")
             if after not in TRANSITIONS[before]:
                 self.fail(f"{event.group_id} moves from {before.value} to {after.value}")
@@ -47,6 +52,7 @@ class Legality(Checker):
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
         """A commit is judged by the state it meets, not by the one in which its record is stored."""
+        self._asked.add(call)
         if isinstance(message, OffsetCommitRequest):
             group = coordinator.classic_group(message.group_id)
             member_id, generation = message.member_id, message.generation_id_or_member_epoch
@@ -61,6 +67,9 @@ class Legality(Checker):
             )
 
     def answered(self, coordinator: Coordinator, call: Call, message: Any, response: Any) -> None:
+        if call not in self._asked:
+            return
+        self._asked.discard(call)
         if isinstance(message, OffsetCommitRequest):
             self._commit(call, message, response)
         elif isinstance(message, HeartbeatRequest) and response.error_code == ErrorCode.NONE:

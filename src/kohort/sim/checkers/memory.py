@@ -6,8 +6,7 @@ from typing import Any
 
 from kohort.sim.trace import Checker
 
-TIMERS_OF_ITS_OWN = 1  # the look for expired offsets
-STALE_TIMERS = 50  # cancelled ones that have not surfaced yet
+STALE_TIMERS = 100  # cancelled ones that have not surfaced yet
 
 
 class Memory(Checker):
@@ -22,5 +21,6 @@ class Memory(Checker):
                     self.fail(f"{timer} of the empty {group_id} is still set")
         if len(core.purgatory):
             self.fail(f"{len(core.purgatory)} fetches are still parked")
-        if (entries := coordinator.timer_entries) > TIMERS_OF_ITS_OWN + STALE_TIMERS:
+        of_its_own = world.journal.partitions  # the look for expired offsets, in each
+        if (entries := coordinator.timer_entries) > of_its_own + STALE_TIMERS:
             self.fail(f"{entries} entries are still in the timer queue")
