@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         group_events,
         group_events_stream,
         group_records,
+        kept,
         quarantine,
         record_counts,
     )
@@ -40,6 +41,7 @@ __all__ = [
     "group_events",
     "group_events_stream",
     "group_records",
+    "kept",
     "lag",
     "member_lives",
     "quarantine",
@@ -59,6 +61,7 @@ _HOMES = {
     "group_events": "kohort.history.tables",
     "group_events_stream": "kohort.history.tables",
     "group_records": "kohort.history.tables",
+    "kept": "kohort.history.tables",
     "lag": "kohort.history.reports",
     "member_lives": "kohort.history.reports",
     "quarantine": "kohort.history.tables",

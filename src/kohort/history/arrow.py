@@ -91,6 +91,11 @@ LIVES = pa.list_(
 def decode_commits(keys: pa.Array, values: pa.Array) -> pa.Array:
     """By columns; record by record only what is not laid out as Kafka does it."""
     read = columnar.decode(keys, values)
+    return _with_odd(commit_structs(read), read.odd, _one_by_one, keys, values)
+
+
+def commit_structs(read: columnar.Commits) -> pa.Array:
+    """Rows that are odd mean nothing."""
     nothing = read.tombstone
 
     def number(name: str, kind: pa.DataType, unknown: Any = False) -> pa.Array:
@@ -106,10 +111,9 @@ def decode_commits(keys: pa.Array, values: pa.Array) -> pa.Array:
         "commit_ms": number("commit_ms", LONG, read.commit_ms < 0),
         "expire_ms": number("expire_ms", LONG, read.expire_ms < 0),
         "tombstone": pa.array(nothing),
-        "problem": pa.nulls(len(keys), TEXT),
+        "problem": pa.nulls(len(nothing), TEXT),
     }
-    decoded = pa.StructArray.from_arrays([arrays[field.name] for field in COMMIT], fields=list(COMMIT))
-    return _with_odd(decoded, read.odd, _one_by_one, keys, values)
+    return pa.StructArray.from_arrays([arrays[field.name] for field in COMMIT], fields=list(COMMIT))
 
 
 def _with_odd(decoded: pa.Array, odd: Any, one_by_one: Any, keys: pa.Array, values: pa.Array) -> pa.Array:

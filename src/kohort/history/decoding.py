@@ -5,9 +5,12 @@ What cannot be read becomes a row that says why under `problem`: a history has g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kohort.coordinator.causes import Cause, CauseKind
+from kohort.coordinator.event_json import TYPES, UnknownEvent, from_json
 from kohort.coordinator.records import (
     GROUP_METADATA_KEY_TYPE,
     GroupMetadata,
@@ -113,6 +116,10 @@ def _commit(key: bytes, value: bytes | None) -> tuple[Any, ...]:
     )
 
 
+def commit_row(key: bytes, value: bytes | None) -> dict[str, Any]:
+    return dict(zip(COMMIT_COLUMNS, _commit(key, value), strict=True))
+
+
 def _known(number: int) -> int | None:
     """-1 is how these records say that there is none."""
     return None if number < 0 else number
@@ -155,3 +162,39 @@ def _member(member: GenerationMember) -> dict[str, Any]:
         "topics": sorted(member.topics),
         "assignment": [{"topic": topic, "partitions": numbers} for topic, numbers in assigned.items()],
     }
+
+
+def event_row(value: bytes | None) -> tuple[dict[str, Any], str | None]:
+    """The columns of an event and `at_ms`, and what is wrong with it; what is of another version is kept raw."""
+    event = from_json(value)
+    if isinstance(event, UnknownEvent):
+        if event.type in TYPES or not event.at_ms or not event.group_id:
+            return {}, "not a group event, or not a whole one"
+        row: dict[str, Any] = {"group_id": event.group_id, "generation": event.generation, "type": event.type}
+    else:
+        row = event.to_dict()
+    if event.cause is not None:
+        row["cause"] = _cause(event.cause, row.get("cause", {}))
+    if not _fits(row, EVENT_FIELDS) or not _fits(row.get("cause") or {}, CAUSE_FIELDS):
+        return {}, "a number or a text that no table can hold"
+    return {"at_ms": event.at_ms} | {name: row.get(name) for name in EVENT_FIELDS}, None
+
+
+def _cause(cause: Cause, plain: Mapping[str, Any]) -> dict[str, Any]:
+    if cause.kind is CauseKind.UNKNOWN:
+        plain = {"kind": str(plain.get("kind", cause.kind.value)), "raw": cause.raw}
+    return {name: plain.get(name) for name in CAUSE_FIELDS}
+
+
+def _fits(row: Mapping[str, Any], types: Mapping[str, str]) -> bool:
+    """JSON has numbers of any size, and texts that are no Unicode."""
+    bits = {"int": 31, "bigint": 63}
+    for name, value in row.items():
+        limit = 1 << bits[types.get(name, "bigint")] if isinstance(value, int) else 0
+        if limit and not -limit <= value < limit:
+            return False
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -49,8 +49,28 @@ def survey(
     events = tables.group_events(*scope).cache()
     commits = tables.commits(*scope).cache()
     generations = tables.generations(*scope).cache()
+    return _survey(events, commits, generations, _ends(spark, servers, commits, settings), window)
+
+
+def survey_of_kept(
+    spark: SparkSession,
+    directory: Path,
+    groups: Iterable[str] = (),
+    since: tables.Time | None = None,
+    until: tables.Time | None = None,
+    window: str = "1 minute",
+) -> Survey:
+    """The same from the tables that an ingest keeps; lag at the ends of its rounds."""
+    scope = (tuple(groups), since, until)
+    events, commits, generations = (
+        tables.kept(spark, directory, name, *scope).cache() for name in ("group_events", "commits", "generations")
+    )
+    return _survey(events, commits, generations, tables.kept(spark, directory, "log_ends", None, since, until), window)
+
+
+def _survey(events: DataFrame, commits: DataFrame, generations: DataFrame, ends: DataFrame, window: str) -> Survey:
     rebalances = reports.rebalances(events, generations).cache()
-    lag = reports.lag(commits, _ends(spark, servers, commits, settings))
+    lag = reports.lag(commits, ends)
     return Survey(
         {"group_events": events, "commits": commits, "generations": generations},
         {

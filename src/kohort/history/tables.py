@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
@@ -292,12 +293,54 @@ def quarantine(
     """One row a record of `__consumer_offsets` that no table has, raw, with what is wrong: unknown, or damaged."""
     each = _kinds(_records(spark, Scope.of(servers, None, since, until, settings), OFFSETS_TOPIC))
     return each.where("of.problem IS NOT NULL").select(
-        f.col("timestamp").alias("time"), "of.key_type", "of.kind", "of.problem", "key", "value", *_position()
+        f.col("timestamp").alias("time"),
+        f.lit(OFFSETS_TOPIC).alias("topic"),
+        "of.key_type",
+        "of.kind",
+        "of.problem",
+        "key",
+        "value",
+        *_position(),
     )
 
 
 def _kinds(records: DataFrame) -> DataFrame:
     return records.withColumn("of", arrow.udf(arrow.kinds_of, arrow.KIND)("key", "value"))
+
+
+# -- kept tables ------------------------------------------------------------------------------------------------------
+
+
+def kept(
+    spark: SparkSession,
+    directory: Path | str,
+    table: str,
+    groups: Iterable[str] | str | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+) -> DataFrame:
+    """A table that `kohort history ingest` keeps in a directory, with the columns that the live one has."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from kohort.history.kept import TABLES, rounds
+    from kohort.history.writing import SCHEMAS
+
+    if table not in TABLES:
+        raise ValueError(f"no table {table!r}: there are {', '.join(TABLES)}")
+    rounds(Path(directory))  # says what is wrong with a directory that is none of ours
+    scope = Scope.of("", groups, since, until, None)
+    schema = from_arrow_schema(SCHEMAS[table])
+    path = Path(directory) / table
+    if not any(path.glob("day=*/r*.parquet")):
+        return spark.createDataFrame([], schema)
+    found = spark.read.schema(from_arrow_schema(SCHEMAS[table]).add("day", "date")).parquet(str(path))
+    if scope.since_ms is not None:
+        found = found.where(f.col("day") >= f.to_date(f.timestamp_millis(f.lit(scope.since_ms))))
+    if scope.until_ms is not None:
+        found = found.where(f.col("day") <= f.to_date(f.timestamp_millis(f.lit(scope.until_ms))))
+    if scope.groups and "group_id" in schema.names:
+        found = found.where(f.col("group_id").isin(*scope.groups))
+    return scope.within(found.drop("day"))
 
 
 # -- ends -------------------------------------------------------------------------------------------------------------
