@@ -11,6 +11,7 @@ import pytest
 
 import kohort
 import kohort.spark
+from cli.conftest import CommandLine
 from history.test_history import QUICK, commit, crash_and_leave, produce, rows
 from kohort import history
 from kohort.coordinator.events import EVENTS_TOPIC
@@ -103,6 +104,16 @@ def test_kept_tables_are_the_live_ones_and_grow(spark: Any, broker: kohort.Broke
 def test_many_rounds_are_as_one(spark: Any, broker: kohort.Broker, tmp_path: Path) -> None:
     assert ingest(spark, broker, tmp_path, rows_a_round=7) > 3
     same_as_live(spark, broker, tmp_path)
+
+
+def test_the_command(spark: Any, broker: kohort.Broker, tmp_path: Path) -> None:
+    k = CommandLine(broker.bootstrap_servers)
+    said = k("history", "ingest", "--to", str(tmp_path / "kept"), "--once").out
+    assert said.startswith("round 1: ") and " commits" in said
+    assert k("history", "ingest", "--to", str(tmp_path / "kept")).out == "nothing new\n"
+    told = CommandLine("localhost:1")("history", "--from", str(tmp_path / "kept"), "--json").json()
+    assert [row["cause"] for row in told["rebalances"]] and told["talkers"]
+    assert "holds no history" in k.refused("history", "--from", str(tmp_path), code=1)
 
 
 class Killed(Exception):

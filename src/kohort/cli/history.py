@@ -14,8 +14,9 @@ import typer
 
 from kohort.cli import names, properties
 from kohort.cli.failures import Failed, WrongInput
+from kohort.cli.ingest import ingest
 from kohort.cli.output import JsonOption, print_json, print_table
-from kohort.cli.style import command, new_app
+from kohort.cli.style import GroupWithOptions, command, new_app
 from kohort.cli.target import Target, connected, warn
 from kohort.cli.times import clock_time, human_ms, parse_moment_ms
 
@@ -24,15 +25,22 @@ if TYPE_CHECKING:
 
     from kohort.history.survey import Survey
 
-app = new_app()
+HELP = """Report what happened to groups and what it cost, computed on Spark.
+
+Rebalances with their causes, downtime, members, progress, lag, stuck partitions, and who writes most: from
+__consumer_offsets of any Kafka and, with a kohort broker, from its group events.
+"""
+app = new_app(HELP, cls=GroupWithOptions)
+command(app, "ingest")(connected(ingest))
 TIME_HELP = "A time (YYYY-MM-DDTHH:MM:SS, in UTC) or so long ago (90s, 15m, 2h, 1d)."
 COUNT_ALL = 2**31 - 1
 
 
-@command(app)
+@app.callback(invoke_without_command=True)
 @connected
 def history(
     target: Target,
+    ctx: typer.Context,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", "-g", metavar="GROUP", help="Only this group.", autocompletion=names.groups),
@@ -46,27 +54,26 @@ def history(
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write every table and report as Parquet, for notebooks.")
     ] = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", help="From tables that an ingest keeps, not from a cluster."),
+    ] = None,
     spark_config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark, such as spark.driver.memory=4g.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Report what happened to groups and what it cost, computed on Spark.
-
-    Rebalances with their causes, downtime, members, progress, lag, stuck partitions, and who writes most: from
-    __consumer_offsets of any Kafka and, with a kohort broker, from its group events.
-    """
+    if ctx.invoked_subcommand is not None:
+        return
     _check(report, output)
     now_ms = int(time.time() * 1000)
     since_ms, until_ms = (None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until))
-    target.admin().close()  # says at once that there is no cluster
-    with _session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
-        from kohort.client.config import SETTINGS
-        from kohort.history.survey import REPORTS, survey
+    if kept is None:
+        target.admin().close()  # says at once that there is no cluster
+    with session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
+        from kohort.history.survey import REPORTS
 
-        settings = target.settings_for(SETTINGS, {})
-        servers = str(settings.pop("bootstrap.servers"))
-        found = survey(spark, servers, group or (), since_ms, until_ms, settings)
+        found = _survey(spark, target, kept, group or [], since_ms, until_ms)
         try:
             wanted = report or list(REPORTS)
             _as_json(found, wanted) if json else _as_tables(found, wanted, last)
@@ -77,10 +84,26 @@ def history(
             found.close()
 
 
+def _survey(
+    spark: SparkSession, target: Target, kept: Path | None, group: list[str], since_ms: int | None, until_ms: int | None
+) -> Survey:
+    from kohort.client.config import SETTINGS
+    from kohort.history.kept import NotAHistory
+    from kohort.history.survey import survey, survey_of_kept
+
+    if kept is not None:
+        try:
+            return survey_of_kept(spark, kept, group, since_ms, until_ms)
+        except NotAHistory as error:
+            raise Failed(str(error)) from None
+    settings = target.settings_for(SETTINGS, {})
+    servers = str(settings.pop("bootstrap.servers"))
+    return survey(spark, servers, group, since_ms, until_ms, settings)
+
+
 def _check(report: list[str] | None, output: Path | None) -> None:
     """What can be known to be wrong before Spark is started."""
-    if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
-        raise Failed("kohort history computes on Spark, which is not installed: pip install 'kohort[spark]'")
+    need_spark()
     from kohort.history.survey import REPORTS
 
     if unknown := [name for name in report or () if name not in REPORTS]:
@@ -89,8 +112,13 @@ def _check(report: list[str] | None, output: Path | None) -> None:
         raise WrongInput(f"{output} is there already: name a directory that is new or empty")
 
 
+def need_spark() -> None:
+    if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
+        raise Failed("kohort history computes on Spark, which is not installed: pip install 'kohort[spark]'")
+
+
 @contextlib.contextmanager
-def _session(config: dict[str, str]) -> Iterator[SparkSession]:
+def session(config: dict[str, str]) -> Iterator[SparkSession]:
     """The session of this process where it has one, else one for the command."""
     from pyspark.sql import SparkSession
 

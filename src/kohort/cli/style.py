@@ -60,6 +60,16 @@ class PlainGroup(TyperGroup):
             raise
 
 
+class GroupWithOptions(PlainGroup):
+    """A command of its own that has commands below it too."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for name, rows in _sections(self, ctx).items():
+            with formatter.section(name):
+                formatter.write_dl(rows)
+        self.format_commands(ctx, formatter)
+
+
 def new_app(help: str | None = None, **settings: Any) -> typer.Typer:
     """A typer application in this style."""
     return typer.Typer(
