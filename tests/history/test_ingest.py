@@ -73,7 +73,7 @@ def place(row: dict[str, Any]) -> tuple[int, int]:
 def same_as_live(spark: Any, broker: kohort.Broker, directory: Path) -> None:
     for name, live in LIVE.items():
         told = sorted(rows(live(spark, broker.bootstrap_servers)), key=place)
-        kept = rows(tables.kept(spark, directory, name))
+        kept = rows(tables.kept_table(spark, directory, name))
         if name == "quarantine":
             kept = [row for row in kept if row["topic"] == OFFSETS_TOPIC]
         assert sorted(kept, key=place) == told, name
@@ -87,7 +87,7 @@ def test_kept_tables_are_the_live_ones_and_grow(spark: Any, broker: kohort.Broke
     foreign_records(broker.bootstrap_servers)
     assert ingest(spark, broker, tmp_path) == 1
     same_as_live(spark, broker, tmp_path)
-    kept = rows(tables.kept(spark, tmp_path, "quarantine"))
+    kept = rows(tables.kept_table(spark, tmp_path, "quarantine"))
     assert {(row["kind"], row["topic"]) for row in kept} == {
         ("Unknown", OFFSETS_TOPIC), ("OffsetCommit", OFFSETS_TOPIC), ("GroupEvent", EVENTS_TOPIC),
     }  # fmt: skip
@@ -163,9 +163,9 @@ def test_a_task_that_fails_leaves_nothing(spark: Any, broker: kohort.Broker, tmp
 
 def test_directories_that_cannot_be_used(spark: Any, broker: kohort.Broker, tmp_path: Path) -> None:
     with pytest.raises(NotAHistory, match="kohort history ingest --to"):
-        tables.kept(spark, tmp_path / "nothing", "commits")
+        tables.kept_table(spark, tmp_path / "nothing", "commits")
     with pytest.raises(ValueError, match="no table 'lives'"):
-        tables.kept(spark, tmp_path, "lives")
+        tables.kept_table(spark, tmp_path, "lives")
     (tmp_path / "file").write_text("")
     with pytest.raises(NotAHistory, match="cannot be written to"):
         ingest(spark, broker, tmp_path / "file")
@@ -175,3 +175,7 @@ def test_directories_that_cannot_be_used(spark: Any, broker: kohort.Broker, tmp_
     (tmp_path / "kept" / "_rounds" / "00000002.json").write_text("{")
     with pytest.raises(NotAHistory, match="damaged"):
         ingest(spark, broker, tmp_path / "kept")
+
+
+def test_the_name_is_a_function_whatever_is_imported() -> None:
+    assert history.kept_table is tables.kept_table

@@ -63,9 +63,11 @@ def survey_of_kept(
     """The same from the tables that an ingest keeps; lag at the ends of its rounds."""
     scope = (tuple(groups), since, until)
     events, commits, generations = (
-        tables.kept(spark, directory, name, *scope).cache() for name in ("group_events", "commits", "generations")
+        tables.kept_table(spark, directory, name, *scope).cache() for name in ("group_events", "commits", "generations")
     )
-    return _survey(events, commits, generations, tables.kept(spark, directory, "log_ends", None, since, until), window)
+    return _survey(
+        events, commits, generations, tables.kept_table(spark, directory, "log_ends", None, since, until), window
+    )
 
 
 def _survey(events: DataFrame, commits: DataFrame, generations: DataFrame, ends: DataFrame, window: str) -> Survey:

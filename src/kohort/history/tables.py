@@ -311,7 +311,7 @@ def _kinds(records: DataFrame) -> DataFrame:
 # -- kept tables ------------------------------------------------------------------------------------------------------
 
 
-def kept(
+def kept_table(
     spark: SparkSession,
     directory: Path | str,
     table: str,
