@@ -102,20 +102,21 @@ def leave(world: World, member_id: str, client_id: str, said: str) -> None:
 
 
 def moved() -> list[GroupEvent]:
-    world, _ = one_member()
-    world.coordinator.resign(0, world.now_ms)
-    world.carry_out()
-    return world.events
+    return steps("a join v=3", "unload")
+
+
+def steps(*commands: str) -> list[GroupEvent]:
+    player = scenarios.Player()
+    for command in commands:
+        player.play(command)
+    assert player.world is not None
+    return player.world.events
 
 
 def leader_late() -> list[GroupEvent]:
     """A static leader that does not come back in time keeps its place, and another leads."""
-    player = scenarios.Player()
-    steps = ("a join instance=i1 v=5 session=100000", "b join v=3 session=100000", "advance 6000", "a sync", "b sync")
-    for step in (*steps, "b join v=3 session=100000 protocols=range:orders,rr:orders", "advance 30000"):
-        player.play(step)
-    assert player.world is not None
-    return player.world.events
+    begin = ("a join instance=i1 v=5 session=100000", "b join v=3 session=100000", "advance 6000", "a sync", "b sync")
+    return steps(*begin, "b join v=3 session=100000 protocols=range:orders,rr:orders", "advance 30000")
 
 
 @cache

@@ -60,7 +60,6 @@ class CauseKind(Enum):
     OTHER_PROTOCOL = "other_protocol"
     REBALANCING = "rebalancing"
     GROUP_FULL = "group_full"
-    GROUP_GOING = "group_going"
     NOT_ACCEPTED = "not_accepted"
     # seen from outside, where nobody told
     GONE = "gone"
@@ -192,7 +191,6 @@ _REFUSALS = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: CauseKind.OTHER_PROTOCOL,
     ErrorCode.REBALANCE_IN_PROGRESS: CauseKind.REBALANCING,
     ErrorCode.GROUP_MAX_SIZE_REACHED: CauseKind.GROUP_FULL,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: CauseKind.GROUP_GOING,
 }
 
 

@@ -132,7 +132,6 @@ _WHY: dict[CauseKind, Callable[[Cause], str]] = {
     K.OTHER_PROTOCOL: _plain("the members have no protocol in common with it"),
     K.REBALANCING: _generation,
     K.GROUP_FULL: _full,
-    K.GROUP_GOING: _plain("the group is being removed"),
     K.NOT_ACCEPTED: _refused_member,
     K.GONE: lambda c: f"{_ids(c)} left or timed out",
     K.BEGAN: _plain("the group began"),
