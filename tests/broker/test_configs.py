@@ -187,7 +187,7 @@ def test_lists_are_appended_to_and_subtracted_from():
         (TOPIC, "nope", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "1", ("node.id", SET, "4"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("no.such", SET, "4"), ErrorCode.INVALID_CONFIG),
-        (BROKER, "1", ("num.partitions", SET, "4"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("num.partitions", SET, "x"), ErrorCode.INVALID_REQUEST),
         (BROKER, "2", ("message.max.bytes", SET, "4"), ErrorCode.INVALID_REQUEST),
         (BROKER, "1", ("min.insync.replicas", SET, "2"), ErrorCode.INVALID_CONFIG),
         (BROKER, "", ("min.insync.replicas", DELETE, None), ErrorCode.INVALID_CONFIG),
@@ -241,10 +241,15 @@ def test_a_state_document_of_before_has_its_broker_configs_still():
     world = World()
     document = json.loads(world.store.read_file(DOCUMENT))
     del document["cluster_configs"], document["group_configs"]
-    document["broker_configs"] = {"message.max.bytes": "200", "min.insync.replicas": "2"}
+    document["broker_configs"] = {"num.partitions": "4", "min.insync.replicas": "2"}
     world.store.write_file(DOCUMENT, json.dumps(document).encode())
-    config = World(store=world.store).core.config
-    assert (config.dynamic, config.cluster) == ({"message.max.bytes": 200}, {"min.insync.replicas": 2})
+    again = World(store=world.store)
+    config = again.core.config
+    assert (config.dynamic, config.cluster) == ({"num.partitions": 4}, {"min.insync.replicas": 2})
+    # What could be set then and cannot be changed now is in nobody's way, and can be taken back.
+    assert alter(again.connect(), BROKER, "1", ("message.max.bytes", SET, "200")).error_code == 0
+    assert alter(again.connect(), BROKER, "1", ("num.partitions", DELETE, None)).error_code == 0
+    assert config.dynamic == {"message.max.bytes": 200}
 
 
 def test_min_insync_replicas_is_set_for_the_cluster_from_the_first_start_on():

@@ -153,20 +153,18 @@ def _broker(core: Core, name: str) -> Resource:
     current = core.config.texts(values)
 
     def change(new: Mapping[str, str], validate_only: bool) -> None:
-        parsed = {config: _dynamic(core, config).parse(raw) for config, raw in new.items()}
+        fixed = [config for config in new if not core.config.key(config).dynamic and new[config] != current.get(config)]
+        if fixed:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
+            )
+        parsed = core.config.parse(new)
         if not name and MIN_ISR not in new:
             raise ConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
         if not validate_only:
             core.topics.set_broker_overrides(**{"dynamic" if name else "cluster": parsed})
 
     return Resource(core.config.keys, current, core.config.__getitem__, change, (MIN_ISR,) if name else ())
-
-
-def _dynamic(core: Core, name: str) -> ConfigKey:
-    key = core.config.key(name)
-    if not key.dynamic:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
-    return key
 
 
 def _group(core: Core, name: str) -> Resource:
