@@ -11,7 +11,8 @@ from kohort.client import events as ev
 from kohort.client.cluster_core import ClusterCore
 from kohort.client.config import Config
 from kohort.client.driver_async import AsyncDriver
-from kohort.client.links import Place, Role
+from kohort.client.effects import Role
+from kohort.client.links import Place
 from kohort.client.metadata import Metadata, Node, TopicInfo
 
 

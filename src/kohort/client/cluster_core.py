@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from kohort.client import events as ev
 from kohort.client.config import Config
-from kohort.client.effects import Done, Effect, MetadataChanged, Outbox
+from kohort.client.effects import Done, Effect, MetadataChanged, Outbox, Role
 from kohort.client.errors import NotConnectedError
-from kohort.client.links import Flight, Links, Place, Role
+from kohort.client.links import Flight, Links, Place
 from kohort.client.metadata import Metadata, MetadataKeeper
 from kohort.protocol.errors import ErrorCode, KafkaError
 

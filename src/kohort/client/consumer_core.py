@@ -38,6 +38,7 @@ from kohort.client.effects import (
     RefreshMetadata,
     Report,
     Revoke,
+    Role,
     Send,
     UseCoordinator,
     WatchTopics,
@@ -45,7 +46,7 @@ from kohort.client.effects import (
 from kohort.client.errors import KafkaTimeoutError, error_for
 from kohort.client.fetcher import Fetcher
 from kohort.client.group_asks import GroupAsks
-from kohort.client.links import OF_THE_GROUP, Place, Role
+from kohort.client.links import OF_THE_GROUP, Place
 from kohort.client.member import Member
 from kohort.client.metadata import Metadata
 from kohort.client.types import OffsetAndMetadata, TopicPartition

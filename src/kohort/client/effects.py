@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 # -- of the core: the network ------------------------------------------------------------------------------------------
 
 
+class Role(Enum):
+    """What a connection is for. A broker answers a connection's requests one after another, so roles do not share."""
+
+    DATA = "records"
+    COORDINATOR = "the group, so that a fetch never delays a heartbeat"
+    COORDINATOR_ASIDE = "the group, while a JoinGroup is parked on the other"
+    LOOKUP = "questions that must not wait behind a fetch"
+    BOOTSTRAP = "a server of bootstrap.servers, its node id is not known"
+
+
 @dataclass(frozen=True, slots=True)
 class Connect:
     """Open a connection and have it ready; answer with Connected or Disconnected."""
@@ -27,6 +37,7 @@ class Connect:
     link_id: int
     host: str
     port: int
+    role: Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,22 +13,11 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kohort.client.config import Config
-from kohort.client.effects import Connect, Disconnect, Effect, Outbox, Transmit
+from kohort.client.effects import Connect, Disconnect, Effect, Outbox, Role, Transmit
 from kohort.client.errors import KafkaTimeoutError, NotConnectedError
 from kohort.client.timing import Backoff
 from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import KafkaError
-
-
-class Role(Enum):
-    """What a connection is for. A broker answers a connection's requests one after another, so roles do not share."""
-
-    DATA = "records"
-    COORDINATOR = "the group, so that a fetch never delays a heartbeat"
-    COORDINATOR_ASIDE = "the group, while a JoinGroup is parked on the other"
-    LOOKUP = "questions that must not wait behind a fetch"
-    BOOTSTRAP = "a server of bootstrap.servers, its node id is not known"
-
 
 OF_THE_GROUP = (Role.COORDINATOR, Role.COORDINATOR_ASIDE)
 
@@ -197,7 +186,7 @@ class Links:
     def _connect(self, link: Link, now_ms: int) -> None:
         link.transition_to(LinkState.CONNECTING)
         link.due_ms = now_ms + self._config["socket.connection.setup.timeout.ms"]
-        self._out.add(Connect(link.link_id, link.place.host, link.place.port))
+        self._out.add(Connect(link.link_id, link.place.host, link.place.port, link.place.role))
 
     def connected(self, link_id: int, now_ms: int) -> None:
         link = self._by_id.get(link_id)

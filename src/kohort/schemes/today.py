@@ -8,17 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kohort.client.assigned import FetcherConfig
-from kohort.client.effects import AutoCommit, Send
-from kohort.client.fetcher import Fetcher
+from kohort.client.effects import Connect, Transmit
+from kohort.client.events import Answered
+from kohort.client.links import OF_THE_GROUP
 from kohort.client.types import TopicPartition
 from kohort.coordinator.events import GroupEvent, RebalanceCompleted
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import HeartbeatRequest, OffsetCommitRequest
+from kohort.protocol.messages import (
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
 from kohort.schemes.line import MAX_DELAY_MS
 from kohort.schemes.meter import Meter, Tally, View
 from kohort.schemes.scheme import GROUP, SESSION_TIMEOUT_MS, TOPIC
-from kohort.sim.client import Channel
 from kohort.sim.member import SimMember
 from kohort.sim.options import Options
 from kohort.sim.producer import SimProducer
@@ -36,6 +43,7 @@ OPTIONS = Options(
     max_poll_interval_ms=300_000,
     max_delay_ms=MAX_DELAY_MS,
 )
+COORDINATION = (FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, LeaveGroupRequest, OffsetFetchRequest)
 FETCH_WAIT_MS = 1_000
 """Shorter than the simulator's: behind a waiting fetch waits whatever else the member asks the same broker."""
 
@@ -100,23 +108,20 @@ def to_coordinator(name: str) -> str:
 
 class TodayMember(SimMember):
     def __init__(self, world: TodayWorld, name: str) -> None:
-        super().__init__(world, name, GROUP, frozenset((TOPIC,)), "range", None, False)
         self._meter = world.meter
-        self._coordinator = Channel(world, to_coordinator(name), name)
-        self.fetcher = Fetcher(FetcherConfig(auto_offset_reset="earliest", max_wait_ms=FETCH_WAIT_MS))
+        super().__init__(world, name, GROUP, frozenset((TOPIC,)), "range", None, False, FETCH_WAIT_MS)
 
-    def _send(self, send: Send) -> None:
+    def _host_of(self, effect: Connect) -> str:
+        return to_coordinator(self.name) if effect.role in OF_THE_GROUP else self.name
+
+    def _watch(self, seen: Transmit | Answered) -> None:
         """Heartbeats and commits come with time, not with a change, as do pings and commits of a ZooKeeper client."""
-        self._meter.tally.requests += not isinstance(send.request, HeartbeatRequest | OffsetCommitRequest)
-        super()._send(send)
+        self._meter.tally.requests += isinstance(seen, Transmit) and isinstance(seen.request, COORDINATION)
+        super()._watch(seen)
 
-    def _act(self) -> None:
-        """An application that never dawdles in its callbacks: here the coordination is measured."""
-        while self.alive and (action := self.member.take(self.now_ms)) is not None:
-            if isinstance(action, AutoCommit):
-                self._apply(self.member.auto_commit(self.fetcher.consumed(), self.now_ms))
-            else:
-                self._finish(action)
+    def _dawdles(self) -> bool:
+        """An application that loses no time in its callbacks: here the coordination is measured."""
+        return False
 
 
 class Today:
