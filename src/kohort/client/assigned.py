@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kohort.client.chunks import Deserializer
 from kohort.client.errors import NoOffsetForPartitionError
+from kohort.client.metrics import Standing
 from kohort.client.positions import FetchState, Leader, PartitionState, Position
 from kohort.client.types import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
@@ -123,6 +124,12 @@ class Assigned:
             tp: OffsetAndMetadata(state.position.offset, "", state.position.epoch)
             for tp, state in self._partitions.items()
             if state.position is not None and state.state is not FetchState.INITIALIZING
+        }
+
+    def standings(self) -> dict[TopicPartition, Standing]:
+        """How far each position is from the ends of its log."""
+        return {
+            tp: Standing(state.lag(self.config.read_committed), state.lead) for tp, state in self._partitions.items()
         }
 
     def initializing(self) -> frozenset[TopicPartition]:

@@ -113,8 +113,13 @@ class ClusterCore:
         return Place(role, node_id, node.host, node.port)
 
     def _answered(self, event: ev.Answered, now_ms: int) -> None:
-        if self._links.answered(event.token):
+        flight = self._links.answered(event.token)
+        if flight is not None:
+            self._measure(flight, event.response, now_ms)
             self._deliver(*self._owners.pop(event.token), event.response, None, now_ms)
+
+    def _measure(self, flight: Flight, response: Any, now_ms: int) -> None:
+        """Before anything is made of the answer."""
 
     def _refused(self, event: ev.Refused, now_ms: int) -> None:
         self._links.answered(event.token)

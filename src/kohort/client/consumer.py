@@ -215,4 +215,5 @@ class Consumer:
     partitions_for = blocking(AsyncConsumer.partitions_for)
     group_metadata = blocking(AsyncConsumer.group_metadata)
     story = blocking(AsyncConsumer.story)
+    metrics = blocking(AsyncConsumer.metrics)
     enforce_rebalance = blocking(AsyncConsumer.enforce_rebalance)

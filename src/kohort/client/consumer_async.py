@@ -459,6 +459,14 @@ class AsyncConsumer(Questions):
         member = self._member
         return list(member.story) if member is not None else []
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """What this consumer measures, by Kafka's groups and names: `metrics()["consumer-coordinator-metrics"]`.
+
+        What is about one partition is in a group of its own: "consumer-fetch-manager-metrics.orders-0".
+        """
+        driver = self._open()
+        return driver.core.measured(driver.now_ms())
+
     async def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
         driver = self._open()
         if self._member is not None:

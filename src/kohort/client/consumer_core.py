@@ -43,13 +43,17 @@ from kohort.client.effects import (
     UseCoordinator,
     WatchTopics,
 )
-from kohort.client.errors import KafkaTimeoutError, error_for
+from kohort.client.errors import error_for
 from kohort.client.fetcher import Fetcher
 from kohort.client.group_asks import GroupAsks
-from kohort.client.links import OF_THE_GROUP, Place
+from kohort.client.links import OF_THE_GROUP, Flight, Place
+from kohort.client.measuring import measure_answer
 from kohort.client.member import Member
 from kohort.client.metadata import Metadata
+from kohort.client.metrics import Metrics
+from kohort.client.position_asks import PositionAsks
 from kohort.client.types import OffsetAndMetadata, TopicPartition
+from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import KafkaError
 
 INITIAL_POSITIONS = 0
@@ -78,7 +82,9 @@ class ConsumerCore(ClusterCore):
         self._unread: Mapping[TopicPartition, OffsetAndMetadata] = {}
         self._wall_ahead_ms = 0
         self._coordinator: UseCoordinator | None = None
-        self._positions: dict[int, tuple[TopicPartition, int, int]] = {}
+        self._positions = PositionAsks(self.fetcher) if self.fetcher is not None else None
+        self.metrics = Metrics()
+        self._action_began_ms = 0
         self._again = False
 
     def _enter(self, application: Application) -> None:
@@ -101,6 +107,12 @@ class ConsumerCore(ClusterCore):
         consumed.update((tp, position) for tp, position in self._unread.items() if tp in consumed)
         return consumed
 
+    def measured(self, now_ms: int) -> dict[str, dict[str, float]]:
+        """The metrics, by Kafka's groups and names."""
+        owned = len(self.member.owned) if self.member is not None else 0
+        standings = self.fetcher.standings() if self.fetcher is not None else {}
+        return self.metrics.as_dict(max(owned, len(standings)), standings, now_ms)
+
     # -- the engine ---------------------------------------------------------------------------------------------------
 
     def _deadlines(self) -> list[int | None]:
@@ -109,7 +121,8 @@ class ConsumerCore(ClusterCore):
             due += [self.member.next_deadline(), self._asks.next_deadline()]
         if self.fetcher is not None:
             due.append(self.fetcher.next_retry(self._now_ms))
-        due += [deadline_ms for _, _, deadline_ms in self._positions.values()]
+        if self._positions is not None:
+            due.append(self._positions.next_deadline())
         return due
 
     def _settle(self, now_ms: int) -> None:
@@ -148,6 +161,10 @@ class ConsumerCore(ClusterCore):
                 self._apply(self.member.send_failed(number, str(error), now_ms, failure), now_ms)
         else:
             super()._deliver(owner, number, response, error, now_ms)
+
+    def _measure(self, flight: Flight, response: Any, now_ms: int) -> None:
+        took_ms = now_ms - (flight.deadline_ms - flight.timeout_ms)
+        measure_answer(self.metrics, flight.request.API_KEY, response, took_ms, now_ms)
 
     def _link_lost(self, place: Place, error: Exception, now_ms: int) -> None:
         if place.role is Role.COORDINATOR and self._coordinator is not None and self.member is not None:
@@ -206,6 +223,8 @@ class ConsumerCore(ClusterCore):
         if send.to is not Destination.LEAST_LOADED:
             role = Role.COORDINATOR if send.to is Destination.COORDINATOR else Role.COORDINATOR_ASIDE
             place = self._coordinator_place(role)
+        if send.request.API_KEY == ApiKey.JOIN_GROUP:
+            self.metrics.rebalance_began(now_ms)
         limits = send.timeout_ms, send.min_version, send.max_version
         self._send(Owner.MEMBER, send.token, send.request, place, now_ms, *limits)
 
@@ -238,7 +257,7 @@ class ConsumerCore(ClusterCore):
         elif action is not None:
             if isinstance(action, Assign) and self.fetcher is not None:
                 self.fetcher.assign(action.partitions)
-            self._action = action
+            self._action, self._action_began_ms = action, now_ms
             self._enter(Application.ACTING)
             self._out.add(action)
 
@@ -247,6 +266,8 @@ class ConsumerCore(ClusterCore):
         self._unread = event.unread
         self._wall_ahead_ms = event.wall_ms - now_ms if event.wall_ms else 0
         self._told = False
+        if self.application is Application.AWAY:
+            self.metrics.polled(now_ms)
         if self.member is not None:
             self._apply(self.member.poll(now_ms), now_ms)
         if self.lookup is Lookup.FAILED:
@@ -258,6 +279,8 @@ class ConsumerCore(ClusterCore):
             self._take_action(self.member, now_ms)
         if self.application is Application.POLLING and self._hand_out(event):
             self._enter(Application.AWAY)
+            if self.fetcher is not None:
+                self.metrics.handed_out(*self.fetcher.take_counts(), now_ms)
 
     def _hand_out(self, event: ev.Poll) -> bool:
         error = self._next_error()
@@ -302,6 +325,7 @@ class ConsumerCore(ClusterCore):
         assert self.member is not None and self._action is not None
         action, self._action = self._action, None
         self._enter(Application.LEAVING if self._leaving else Application.AWAY)
+        self.metrics.acted(action, now_ms - self._action_began_ms, now_ms)
         if isinstance(action, Assign):
             self._apply(self.member.assigned(now_ms), now_ms)
         else:
@@ -370,28 +394,10 @@ class ConsumerCore(ClusterCore):
                     self._initial_positions_found(value, error)
                 else:
                     self._out.add(Done(ask_id, value, error))
-        for ask_id, (tp, timeout_ms, deadline_ms) in list(self._positions.items()):
-            found = self._position(tp, timeout_ms, deadline_ms, now_ms)
-            if found is not None:
-                del self._positions[ask_id]
-                self._out.add(Done(ask_id, *found))
-
-    def _position(
-        self, tp: TopicPartition, timeout_ms: int, deadline_ms: int, now_ms: int
-    ) -> tuple[int | None, Exception | None] | None:
-        assert self.fetcher is not None
-        try:
-            offset = self.fetcher.position(tp)
-        except ValueError as gone:
-            return None, gone
-        if offset is not None:
-            return offset, None
-        error = self.fetcher.take_error()
-        if error is None and self.lookup is Lookup.FAILED and self._errors:
-            error = self._errors.popleft()
-        if error is None and now_ms >= deadline_ms:
-            error = KafkaTimeoutError(f"the position of {tp} was not found within {timeout_ms / 1000:g} s")
-        return None if error is None else (None, error)
+        if self._positions is not None:
+            failure = self._errors[0] if self.lookup is Lookup.FAILED and self._errors else None
+            for done in self._positions.take_finished(failure, now_ms):
+                self._out.add(done)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -456,12 +462,14 @@ class ConsumerCore(ClusterCore):
         self._apply(effects, now_ms)
 
     def _find_position(self, event: ev.FindPosition, now_ms: int) -> None:
-        self._positions[event.ask_id] = event.partition, event.timeout_ms, now_ms + event.timeout_ms
+        assert self._positions is not None
+        self._positions.begin(event.ask_id, event.partition, event.timeout_ms, now_ms)
         if self.lookup is Lookup.FAILED:
             self._look(Lookup.IDLE)
 
     def _forget(self, event: ev.Forget, now_ms: int) -> None:
-        self._positions.pop(event.ask_id, None)
+        if self._positions is not None:
+            self._positions.forget(event.ask_id)
         if self._asks is not None:
             self._asks.forget(event.ask_id)
 

@@ -63,6 +63,8 @@ class Fetcher(Assigned):
         self._fetching_nodes: dict[int, int] = {}
         self._token = 0
         self._skip_validation: set[int] = set()
+        self._counted_records = 0
+        self._counted_bytes = 0
         self.metadata_wanted = False
         """Set when an answer showed that metadata is stale; the shell refreshes and clears it."""
 
@@ -388,6 +390,7 @@ class Fetcher(Assigned):
                     break
                 raise
             records = records + part if records else part
+            self._counted_records += len(part)
             if chunk.exhausted:
                 self._finish(chunk, state)
             else:
@@ -404,6 +407,7 @@ class Fetcher(Assigned):
         for chunk, state in self._take_ready():
             if state.position is not None and chunk.from_offset < state.position.offset:
                 chunk.from_offset = state.position.offset
+            self._counted_records += chunk.next_offset - chunk.from_offset
             self._finish(chunk, state)
             chunks.append(chunk)
             if enough(chunk):
@@ -426,7 +430,15 @@ class Fetcher(Assigned):
         finally:
             self._ready.extendleft(reversed(aside))
 
+    def take_counts(self) -> tuple[int, int, int | None]:
+        """Handed out since the last call: records (of whole chunks: offsets) and bytes; and the largest lag now."""
+        counts = self._counted_records, self._counted_bytes
+        self._counted_records = self._counted_bytes = 0
+        lags = (state.lag(self.config.read_committed) for state in self._partitions.values())
+        return *counts, max((lag for lag in lags if lag is not None), default=None)
+
     def _finish(self, chunk: Chunk, state: PartitionState) -> None:
+        self._counted_bytes += len(chunk.data)
         state.chunks.popleft()
         state.buffered_bytes -= len(chunk.data)
         self.buffered_bytes -= len(chunk.data)

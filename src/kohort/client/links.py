@@ -61,6 +61,7 @@ class Flight:
     max_version: int | None = None
     answered: bool = True
     deadline_ms: int = 0
+    """Set when it is sent."""
     elsewhere: list[Place] = field(default_factory=list)
 
 
@@ -161,10 +162,10 @@ class Links:
             )
         )
 
-    def answered(self, token: int) -> bool:
-        """Whether it was waited for."""
+    def answered(self, token: int) -> Flight | None:
+        """What was waited for, if it was."""
         link = self._by_token.pop(token, None)
-        return link is not None and link.flights.pop(token, None) is not None
+        return None if link is None else link.flights.pop(token, None)
 
     # -- connections --------------------------------------------------------------------------------------------------
 

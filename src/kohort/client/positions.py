@@ -141,6 +141,13 @@ class PartitionState:
     def readable(self) -> bool:
         return self.state is FetchState.FETCHING and not self.paused and not self.held
 
+    @property
+    def lead(self) -> int | None:
+        """Records between the beginning of the log and the position; None until the beginning is known."""
+        if self.log_start_offset is None or self.position is None:
+            return None
+        return max(0, self.position.offset - self.log_start_offset)
+
     def lag(self, read_committed: bool) -> int | None:
         """Records between the position and the end, never negative; None until the end is known."""
         end = self.last_stable_offset if read_committed else self.high_watermark

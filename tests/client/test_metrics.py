@@ -1,0 +1,113 @@
+"""What a consumer measures of itself: windows, the rebalance as it goes, and a real consumer's figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import kohort
+from client.conftest import Topics, until
+from client.core_stage import CoreStage, tp
+from kohort.client import effects as fx
+from kohort.client import events as ev
+from kohort.client.metrics import CONSUMER, COORDINATOR, FETCH, Sensor
+from kohort.client.types import OffsetAndMetadata
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import JoinGroupResponse
+
+
+def test_averages_and_maxima_are_of_the_last_minute() -> None:
+    sensor = Sensor()
+    assert math.isnan(sensor.average(0)) and math.isnan(sensor.most(0)) and sensor.rate(0) == 0
+    sensor.record(10, 1_000)
+    sensor.record(30, 2_000)
+    assert (sensor.average(2_000), sensor.most(2_000)) == (20, 30)
+    sensor.record(2, 40_000)
+    assert (sensor.average(40_000), sensor.most(40_000)) == (14, 30)
+    assert (sensor.average(62_000), sensor.most(62_000)) == (2, 2), "the first sample is out of the window"
+    assert math.isnan(sensor.average(200_000))
+    assert (sensor.count, sensor.total) == (3, 42)
+
+
+def test_a_rate_over_a_window_that_has_just_begun() -> None:
+    sensor = Sensor()
+    for at_ms in range(0, 30_000, 1_000):
+        sensor.record(5, at_ms)
+    assert sensor.rate(29_999) == 30 / 59.999
+    for at_ms in range(30_000, 60_000, 1_000):
+        sensor.record(5, at_ms)
+    assert round(sensor.rate(59_999), 2) == 1.0
+    assert round(sensor.rate(59_999, of_values=True), 1) == 5.0
+
+
+def of_the_group(stage: CoreStage) -> dict[str, float]:
+    return stage.core.measured(stage.now_ms)[COORDINATOR]
+
+
+def test_a_rebalance_is_measured_from_its_first_join_to_its_sync() -> None:
+    stage = CoreStage()
+    stage.subscribe()
+    stage.coordinator(2)
+    stage.now_ms += 50
+    stage.answer("JoinGroup", JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m1"))
+    stage.now_ms += 1_000
+    stage.joined()
+    stage.now_ms += 200
+    stage.synced(0, 1)
+    found = of_the_group(stage)
+    assert (found["join-time-avg"], found["join-time-max"], found["join-total"]) == (1_000, 1_000, 1)
+    assert (found["sync-time-avg"], found["sync-total"]) == (200, 1)
+    assert (found["rebalance-latency-avg"], found["rebalance-latency-total"]) == (1_250, 1_250)
+    assert (found["rebalance-total"], found["failed-rebalance-total"]) == (1, 0)
+    stage.do(ev.Poll())
+    stage.now_ms += 70
+    stage.do(ev.ActionDone())
+    found = of_the_group(stage)
+    assert (found["partition-assigned-latency-max"], found["assigned-partitions"]) == (70, 2)
+    assert found["last-rebalance-seconds-ago"] == 0.07
+    assert found["last-heartbeat-seconds-ago"] == -1
+
+
+def test_joins_that_fail_are_counted() -> None:
+    stage = CoreStage()
+    stage.subscribe()
+    stage.coordinator(2)
+    stage.answer("JoinGroup", JoinGroupResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    found = of_the_group(stage)
+    assert (found["failed-rebalance-total"], found["rebalance-total"], found["join-total"]) == (1, 0, 0)
+
+
+def test_heartbeats_and_commits_are_measured() -> None:
+    stage = CoreStage()
+    stage.stable(2)
+    stage.pass_time(3_000)
+    stage.now_ms += 15
+    stage.heartbeat()
+    stage.do(ev.Commit(1, {tp(0): OffsetAndMetadata(5)}, 10_000))
+    stage.now_ms += 40
+    stage.committed()
+    assert stage.of(fx.Done)
+    found = of_the_group(stage)
+    assert (found["heartbeat-response-time-max"], found["heartbeat-total"]) == (15, 1)
+    assert found["last-heartbeat-seconds-ago"] == 0.04
+    assert (found["commit-latency-avg"], found["commit-total"]) == (40, 1)
+
+
+def test_a_real_consumer_measures_what_it_reads(topics: Topics, consumer: Callable[..., kohort.Consumer]) -> None:
+    topic = topics.make(records=100)
+    reader = consumer()
+    reader.subscribe(topic)
+    values: list[Any] = []
+    until(lambda: len(values) == 100, "100 records", lambda: values.extend(reader.poll(0.5)))
+    reader.commit()
+    found = reader.metrics()
+    assert found[FETCH]["records-consumed-total"] == 100
+    assert found[FETCH]["bytes-consumed-total"] > 100
+    assert found[FETCH]["records-lag-max"] >= 0 and found[FETCH]["records-lead-min"] == 25
+    assert found[FETCH]["fetch-total"] > 0 and found[FETCH]["fetch-rate"] > 0
+    assert found[f"{FETCH}.{topic}-0"] == {"records-lag": 0, "records-lead": 25}
+    assert found[COORDINATOR]["assigned-partitions"] == 4
+    assert found[COORDINATOR]["rebalance-total"] == found[COORDINATOR]["join-total"] == 1
+    assert found[COORDINATOR]["commit-total"] >= 1
+    assert 0 <= found[CONSUMER]["last-poll-seconds-ago"] < 60
