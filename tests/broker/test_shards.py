@@ -455,6 +455,22 @@ def test_a_move_that_cannot_be_stored_loses_nothing() -> None:
     assert fetched(client, MOVES) == {0: 7}
 
 
+def test_a_group_that_cannot_move_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    made = world()
+    client = client_of(made)
+    client.call(commit(MOVES, 7), 9)
+    home = partition_for(MOVES, 5)
+    made.core.topics.grow(made.core.topics.by_name[OFFSETS_TOPIC], 5)
+    append(made, home, (b"\x00\x09new", b"x"))
+    again = damaged(made, home, 0)
+    again.advance(700_000)
+    told = [record.getMessage() for record in caplog.records if "not served: " in record.getMessage()]
+    assert len(told) == 1 and MOVES in told[0]
+    assert fetched(again.connect(), MOVES) is ErrorCode.NOT_COORDINATOR
+    log_of(again, home).damage(0, 17)  # mended
+    assert fetched(world(made.store).connect(), MOVES) == {0: 7}
+
+
 def test_loads_that_nobody_waits_for_do_nothing() -> None:
     made = world()
     client = client_of(made)
@@ -462,7 +478,7 @@ def test_loads_that_nobody_waits_for_do_nothing() -> None:
     again = World(CONFIG, made.store, GroupService)
     loader: ShardLoader[Any] = again.groups._log._loader
     shard = again.groups.coordinator.runtime.shards[1]
-    again.groups.coordinator.resign(1, again.now_ms)
+    again.groups.coordinator.runtime.resign(1, again.now_ms)
     for _ in range(5):
         loader.step(again.now_ms)
     assert shard.life is Life.CLOSED and not shard.state.groups

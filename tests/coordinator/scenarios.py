@@ -283,7 +283,7 @@ class Player:
         self._world.restart()
 
     def do_unload(self, plain: list[str], options: dict[str, str]) -> None:
-        self._world.coordinator.resign(0, self._world.now_ms)
+        self._world.coordinator.runtime.resign(0, self._world.now_ms)
         self._world.carry_out()
 
     def do_load_start(self, plain: list[str], options: dict[str, str]) -> None:

@@ -68,7 +68,7 @@ class World:
     def lead(self) -> list[Shard[Any]]:
         """Begins to load; what `carry_out` does with it is up to the caller."""
         self.epoch += 1
-        return [self.coordinator.lead(partition, self.epoch, self.now_ms) for partition in self.log]
+        return [self.coordinator.runtime.lead(partition, self.epoch, self.now_ms) for partition in self.log]
 
     def read(self, shard: Shard[Any]) -> None:
         shard.state.now_ms = self.now_ms

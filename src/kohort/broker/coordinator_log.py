@@ -62,8 +62,8 @@ class CoordinatorLog(Generic[S]):
         self._changed(None, now_ms)
 
     @property
-    def is_leading(self) -> bool:
-        return bool(self._partitions)
+    def is_loading(self) -> bool:
+        return not self._loader.is_idle
 
     def _begin_loads(self, now_ms: int) -> None:
         loads, self._runtime.effects.loads = self._runtime.effects.loads, []

@@ -66,6 +66,7 @@ class GroupService:
         )
         self.events = GroupEvents(core)
         self._now_ms = 0
+        self._told_strays: set[str] = set()
 
     def _new_uuid(self) -> str:
         return random_uuid(self._core.random_bytes(16))
@@ -122,6 +123,14 @@ class GroupService:
                 self.coordinator.config.offsets_topic_num_partitions,
                 len(moved),
                 some,
+            )
+        if not self._log.is_loading and (strays := set(self.coordinator.strays()) - self._told_strays):
+            self._told_strays |= strays
+            logger.warning(
+                "not served: %s. What %s has of them is not in the partition of their name, and cannot be moved there "
+                "while that is not served, or while a transaction is open",
+                ", ".join(sorted(strays)),
+                OFFSETS_TOPIC,
             )
 
     # ---- the life of the broker

@@ -61,6 +61,7 @@ class Coordinator:
         self._now_ms = 0
         self._nowhere: GroupShard = Shard(-1, -1, 0, Life.CLOSED, self._new_state(-1, TimerQueue(), None))
         self._routes: dict[str, GroupShard] = {}  # of groups that were seen in their shard: saves the hash of the name
+        self.runtime.shards_changed = self._routes.clear
         self._handlers: dict[type, Callable[[Request], None]] = {
             HeartbeatRequest: self._heartbeat,
             OffsetCommitRequest: self._commit,
@@ -106,10 +107,10 @@ class Coordinator:
     def use_partitions(self, count: int, now_ms: int) -> None:
         """How many the topic has now: it decides where a group lives. Groups that have to move lose their rebalance,
         not their generation."""
-        self._routes.clear()  # also of a topic that was deleted and made again with as many
         if count == self.config.offsets_topic_num_partitions:
             return
         self.config.offsets_topic_num_partitions = count
+        self._routes.clear()
         moved = Cause(CauseKind.MOVED)
         for shard in self._active():
             state = shard.state
@@ -124,13 +125,9 @@ class Coordinator:
         """Groups that this sent to the partition their name belongs to now."""
         return home_strays(self.runtime, self.partition_for, now_ms)
 
-    def lead(self, partition: int, epoch: int, now_ms: int) -> GroupShard:
-        self._routes.clear()
-        return self.runtime.lead(partition, epoch, now_ms)
-
-    def resign(self, partition: int, now_ms: int, epoch: int | None = None) -> None:
-        self._routes.clear()
-        self.runtime.resign(partition, now_ms, epoch)
+    def strays(self) -> list[str]:
+        """Groups that are not where their name belongs, and not on their way there: nobody is served from them."""
+        return [name for s in self._active() for name in s.state.strays if name not in s.state.homing]
 
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.config.offsets_topic_num_partitions)

@@ -33,6 +33,7 @@ class Runtime(Generic[S]):
         self._failed = failed
         self.append_timeout_ms = append_timeout_ms
         self.effects = Effects()
+        self.shards_changed: Callable[[], None] | None = None  # told when a partition is led, or no longer
         self.shards: dict[int, Shard[S]] = {}
         self._wakes = Wakes()
         self.open_shards: list[Shard[S]] = []  # have a write of this turn
@@ -53,6 +54,8 @@ class Runtime(Generic[S]):
         shard.state.timers.owner = shard
         self.shards[partition] = shard
         self.effects.loads.append(shard)
+        if self.shards_changed is not None:
+            self.shards_changed()
         return shard
 
     def resign(self, partition: int, now_ms: int, epoch: int | None = None) -> None:
@@ -61,6 +64,8 @@ class Runtime(Generic[S]):
         if shard is None or (epoch is not None and epoch < shard.epoch):
             return
         del self.shards[partition]
+        if self.shards_changed is not None:
+            self.shards_changed()
         shard.become(Life.CLOSED)
         self._drop(shard, ErrorCode.NOT_COORDINATOR, now_ms)
 
