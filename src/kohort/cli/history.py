@@ -15,7 +15,8 @@ import typer
 from kohort.cli import names, properties
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.ingest import ingest
-from kohort.cli.output import JsonOption, print_json, print_table
+from kohort.cli.output import JsonOption, plural, print_json, print_table
+from kohort.cli.quiet import Progress, quiet_processes
 from kohort.cli.style import GroupWithOptions, command, new_app
 from kohort.cli.target import Target, connected, warn
 from kohort.cli.times import clock_time, human_ms, parse_moment_ms
@@ -23,6 +24,7 @@ from kohort.cli.times import clock_time, human_ms, parse_moment_ms
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kohort.client.types import OffsetAndTimestamp
     from kohort.history.survey import Survey
 
 HELP = """Report what happened to groups and what it cost, computed on Spark.
@@ -68,17 +70,21 @@ def history(
     _check(report, output)
     now_ms = int(time.time() * 1000)
     since_ms, until_ms = (None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until))
-    if kept is None:
-        target.admin().close()  # says at once that there is no cluster
+    warn(f"reading {_what_is_read(target) if kept is None else kept}")
+    progress = Progress()
+    progress.say("starting Spark")
     with session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
         from kohort.history.survey import REPORTS
 
+        progress.say("reading commits, generations and events")
         found = _survey(spark, target, kept, group or [], since_ms, until_ms)
         try:
             wanted = report or list(REPORTS)
-            _as_json(found, wanted) if json else _as_tables(found, wanted, last)
+            _as_json(found, wanted, progress) if json else _as_tables(found, wanted, last, progress)
             if output is not None:
+                progress.say(f"writing {output}")
                 found.write(output)
+                progress.clear()
                 warn(f"tables and reports are in {output}, as Parquet")
         finally:
             found.close()
@@ -99,6 +105,26 @@ def _survey(
     settings = target.settings_for(SETTINGS, {})
     servers = str(settings.pop("bootstrap.servers"))
     return survey(spark, servers, group, since_ms, until_ms, settings)
+
+
+def _what_is_read(target: Target) -> str:
+    """Also says at once that there is no cluster."""
+    from kohort.client.types import TopicPartition
+    from kohort.coordinator.events import EVENTS_TOPIC
+    from kohort.coordinator.records import OFFSETS_TOPIC
+
+    with target.admin() as admin:
+        there = [name for name in (OFFSETS_TOPIC, EVENTS_TOPIC) if name in admin.list_topics(internal=True)]
+        topics = admin.describe_topics(there)
+        places = [TopicPartition(name, number) for name in there for number in range(len(topics[name].partitions))]
+        starts, ends = (admin.list_offsets(dict.fromkeys(places, spec)) for spec in ("earliest", "latest"))
+    count = sum(_offset(ends[place]) - _offset(starts[place]) for place in places)
+    servers = target.settings["bootstrap.servers"]
+    return f"{' and '.join(there) or 'nothing yet'}: {plural(count, 'record')} on {servers}"
+
+
+def _offset(found: OffsetAndTimestamp | None) -> int:
+    return 0 if found is None else found.offset
 
 
 def _check(report: list[str] | None, output: Path | None) -> None:
@@ -130,27 +156,35 @@ def session(config: dict[str, str]) -> Iterator[SparkSession]:
         yield running
         return
     master = config.pop("spark.master", "local[*]")
-    try:
-        spark = kohort.spark.session("kohort history", master, {"spark.log.level": "ERROR", **config})
-    except NoJava as error:
-        raise Failed(str(error)) from None
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    with quiet_processes():
+        try:
+            spark = kohort.spark.session("kohort history", master, {"spark.log.level": "ERROR", **config})
+        except NoJava as error:
+            raise Failed(str(error)) from None
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
-def _as_json(found: Survey, wanted: list[str]) -> None:
-    print_json({name: _rows(found, name, COUNT_ALL) for name in wanted})
+def _as_json(found: Survey, wanted: list[str], progress: Progress) -> None:
+    shown = {}
+    for number, name in enumerate(wanted, 1):
+        progress.say(f"computing {name}, {number} of {len(wanted)}")
+        shown[name] = _rows(found, name, COUNT_ALL)
+    progress.clear()
+    print_json(shown)
 
 
-def _as_tables(found: Survey, wanted: list[str], last: int) -> None:
+def _as_tables(found: Survey, wanted: list[str], last: int, progress: Progress) -> None:
     for number, name in enumerate(wanted):
         title, _, columns = LAYOUTS[name]
+        progress.say(f"computing {name}, {number + 1} of {len(wanted)}")
         rows = _rows(found, name, last)
+        progress.clear()
         print(f"{chr(10) if number else ''}{title}")
         cells = [[_shown(heading, row[column]) for heading, column in columns.items()] for row in rows]
         print_table(list(columns), cells, "  nothing")
