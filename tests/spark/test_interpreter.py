@@ -39,10 +39,15 @@ def test_other_paths_and_other_choices_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
-    open_to_all = tmp_path / "shared"
-    open_to_all.mkdir()
-    open_to_all.chmod(0o777)
-    home = launchers.write("test", "run", "#!/bin/sh\n", open_to_all)
-    assert home != open_to_all and (home / "run").read_text() == "#!/bin/sh\n" and not list(open_to_all.iterdir())
+    usual = launchers.write("test", "run", "#!/bin/sh\n", tmp_path)
+    assert usual.parent == tmp_path and launchers.write("test", "run", "#!/bin/sh\n", tmp_path) == usual
+    usual.chmod(0o777)
+    home = launchers.write("test", "run", "#!/bin/sh\n", tmp_path)
+    assert home != usual and (home / "run").read_text() == "#!/bin/sh\n"
     (home / "run").unlink()
     home.rmdir()
+
+
+def test_environments_side_by_side_have_programs_of_their_own(tmp_path: Path) -> None:
+    one, other = (launchers.write("test", "run", f"#!/bin/sh\n# {text}\n", tmp_path) for text in ("one", "other"))
+    assert one != other and "# one" in (one / "run").read_text() and "# other" in (other / "run").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import tempfile
@@ -9,8 +10,10 @@ from pathlib import Path
 
 
 def write(name: str, path: str, text: str, directory: Path | None = None) -> Path:
-    """The folder `name` of this user with an executable `path` in it that holds `text`."""
-    home = directory or Path(tempfile.gettempdir()) / f"kohort-{name}-{os.getuid()}"
+    """A folder of this user with an executable `path` in it that holds `text`: another one for another text, since
+    environments side by side start different programs."""
+    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
+    home = (directory or Path(tempfile.gettempdir())) / f"kohort-{name}-{os.getuid()}-{mark}"
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not _is_ours_alone(home):
         home = Path(tempfile.mkdtemp(prefix=f"kohort-{name}-"))
