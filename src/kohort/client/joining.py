@@ -22,7 +22,7 @@ from kohort.assignors import (
 from kohort.client.commits import NO_GENERATION, NO_GENERATION_ID, Generation
 from kohort.client.effects import Assign, AutoCommit, Destination, Fail, Left, Lose, RefreshMetadata, Revoke
 from kohort.client.errors import FencedInstanceIdError, error_for
-from kohort.client.membership import Membership
+from kohort.client.member_state import MemberBase
 from kohort.client.snapshots import cluster_metadata, partition_map, partition_set
 from kohort.client.states import MemberState, Purpose, Step
 from kohort.client.types import TopicPartition, partition_list
@@ -43,7 +43,7 @@ RETRY_AT_ONCE = frozenset(
 COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
-class Joining(Membership):
+class Joining(MemberBase):
     # -- giving partitions up -----------------------------------------------------------------------------------------
 
     def _prepare_rejoin(self, now_ms: int) -> None:

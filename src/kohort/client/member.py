@@ -26,7 +26,7 @@ from kohort.client.effects import (
     Revoke,
 )
 from kohort.client.liveness import Liveness
-from kohort.client.membership import IllegalTransition
+from kohort.client.member_state import IllegalTransition
 from kohort.client.states import HEARTBEATING, STEPS, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
 from kohort.client.types import OffsetAndMetadata, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError

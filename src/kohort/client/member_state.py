@@ -29,7 +29,7 @@ class IllegalTransition(RuntimeError):
     """A bug in the member: a move that the table does not allow."""
 
 
-class Membership:
+class MemberBase:
     """State of one consumer in one group; queries for shells and tests."""
 
     def __init__(self, config: MemberConfig, assignors: Sequence[Assignor], uniform: Callable[[], float]) -> None:
