@@ -299,6 +299,21 @@ def test_whatever_goes_wrong_in_a_load_the_broker_lives(monkeypatch: pytest.Monk
     assert shard.life is Life.FAILED and "no more" in shard.failure
 
 
+def test_a_state_that_cannot_begin_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world()
+    client_of(made).call(commit(IN_1, 5), 9)
+
+    def fail(*_: Any) -> Any:
+        raise KeyError("no more")
+
+    monkeypatch.setattr("kohort.coordinator.classic.life.loaded", fail)
+    again = World(CONFIG, made.store, GroupService)
+    loaded(again)
+    again.advance(60_000)
+    lives = [shard.life for shard in again.groups.coordinator.runtime.shards.values()]
+    assert lives == [Life.ACTIVE, Life.FAILED]
+
+
 def test_a_load_reads_as_much_at_a_time_as_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     made = world()
     client_of(made).call(commit(IN_1, 5), 9)

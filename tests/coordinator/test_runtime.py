@@ -48,6 +48,8 @@ class Words:
         return then.stored(self, error)
 
     def due(self, deadline: Deadline) -> Decision | None:
+        if deadline.group_id == "crash":
+            raise ValueError("crash")
         self.rang.append(self.now_ms)
         return None
 
@@ -257,3 +259,20 @@ def test_a_write_in_parts_is_done_when_the_last_part_is() -> None:
     assert world.answers() == []
     world.runtime.stored(write, ErrorCode.KAFKA_STORAGE_ERROR, 0)
     assert world.answers() == [("writer", ErrorCode.NOT_COORDINATOR)] and shard.life is Life.LOADING
+
+
+def test_a_deadline_that_fails_costs_its_shard_its_state_and_nobody_else_anything() -> None:
+    world = World()
+    crashes, other = world.lead(0), world.lead(1)
+    world.say(crashes, "a")
+    world.store(*world.writes())
+    world.say(crashes, "b", "waits")
+    for shard in (crashes, other):
+        shard.state.timers.set(Deadline(TimerKind.EXPIRE_OFFSETS, "crash" if shard is crashes else ""), 100)
+    world.now_ms = 100
+    world.runtime.on_time(world.now_ms)
+    assert [str(error) for error in world.runtime.effects.crashes] == ["crash"]
+    assert world.answers() == [("waits", NOT_AVAILABLE)] and other.state.rang == [100]
+    assert crashes.life is Life.LOADING
+    world.load()
+    assert crashes.state.words == ["a"]

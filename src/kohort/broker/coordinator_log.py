@@ -76,6 +76,9 @@ class CoordinatorLog(Generic[S]):
     def on_time(self, now_ms: int) -> None:
         self._loader.step(now_ms)
         self._runtime.on_time(now_ms)
+        crashes, self._runtime.effects.crashes = self._runtime.effects.crashes, []
+        for error in crashes:
+            logger.error("a deadline failed, its partition is loaded again", exc_info=error)
         self._begin_loads(now_ms)
         self._changed(None, now_ms)
 
@@ -121,8 +124,15 @@ class CoordinatorLog(Generic[S]):
         return batches
 
     def appended(self, append: Append, now_ms: int) -> None:
-        """In the log, or not."""
-        self._stored(append.purpose, append.error, now_ms)
+        """In the log, or not. Whatever follows from it, the turn goes on."""
+        write: Write[S] = append.purpose
+        try:
+            self._stored(write, append.error, now_ms)
+        except Exception:
+            logger.exception("what was stored could not be answered, %s is loaded again", append.partition)
+            self._runtime.crashed(write.shard, now_ms)
+            self._begin_loads(now_ms)
+            self._changed(None, now_ms)
 
     def _stored(self, write: Write[S], error: ErrorCode, now_ms: int) -> None:
         if error and write.incarnation == write.shard.incarnation:

@@ -186,6 +186,8 @@ class ShardLoader(Generic[S]):
             if not load.is_safe:
                 self._unsafe.append(load)
                 return True
+            limit = load.partition.log.config.max_message_bytes
+            self._runtime.loaded(shard, load.incarnation, load.end_offset, now_ms, limit)
         except Damage as damage:
             self._failed(load, str(damage))
             return True
@@ -193,8 +195,6 @@ class ShardLoader(Generic[S]):
             logger.exception("%s cannot be loaded", load.partition)
             self._failed(load, repr(error))
             return True
-        limit = load.partition.log.config.max_message_bytes
-        self._runtime.loaded(shard, load.incarnation, load.end_offset, now_ms, limit)
         self._finished(load, now_ms)
         return True
 

@@ -65,12 +65,13 @@ class Decision:
 class Effects:
     """Collected over one turn; whoever carries them out empties the lists."""
 
-    __slots__ = ("events", "loads", "replies")
+    __slots__ = ("crashes", "events", "loads", "replies")
 
     def __init__(self) -> None:
         self.replies: list[Answer] = []
         self.events: list[GroupEvent] = []
         self.loads: list[Shard[Any]] = []  # to be read from the log, from its start
+        self.crashes: list[Exception] = []  # of deadlines; their shards are loaded again
 
     def __bool__(self) -> bool:
         return bool(self.replies or self.events or self.loads)

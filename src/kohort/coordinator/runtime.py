@@ -75,11 +75,12 @@ class Runtime(Generic[S]):
         """The log is read up to `next_offset`; False where nobody waits for that any more."""
         if not self.is_loading(shard, incarnation):
             return False
-        shard.become(Life.ACTIVE)
-        shard.next_offset = next_offset
         state = shard.state
         state.now_ms = now_ms
-        for decision in state.loaded(max_append_bytes):
+        decisions = state.loaded(max_append_bytes)
+        shard.become(Life.ACTIVE)
+        shard.next_offset = next_offset
+        for decision in decisions:
             self.decided(shard, decision)
         self.decided(shard, None)
         return True
@@ -173,7 +174,7 @@ class Runtime(Generic[S]):
             self.effects.replies.extend(write.answers)
         elif write.applied:
             in_flight.appendleft(write)
-            self._reload(shard, write.error, now_ms)
+            self._reload(shard, append_error(write.error), now_ms)
             return True
         else:
             self._fail_answers(write, append_error(write.error))
@@ -185,11 +186,15 @@ class Runtime(Generic[S]):
 
     # ---- failure
 
-    def _reload(self, shard: Shard[S], error: int, now_ms: int) -> None:
+    def crashed(self, shard: Shard[S], now_ms: int) -> None:
+        """The state has failed where no client is to blame: nobody is served from what that has left behind."""
+        if shard.life is Life.ACTIVE:
+            self._reload(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
+
+    def _reload(self, shard: Shard[S], error: ErrorCode, now_ms: int) -> None:
         """What was decided cannot be had: back to what the log says."""
-        code = append_error(error)
         shard.become(Life.LOADING)
-        self._drop(shard, code, now_ms)
+        self._drop(shard, error, now_ms)
         self.effects.loads.append(shard)
 
     def _drop(self, shard: Shard[S], error: ErrorCode, now_ms: int) -> None:
@@ -219,13 +224,20 @@ class Runtime(Generic[S]):
 
     def on_time(self, now_ms: int) -> None:
         for shard in [s for s in self._storing if s.in_flight[0].sent_ms + self.append_timeout_ms <= now_ms]:
-            self._reload(shard, ErrorCode.REQUEST_TIMED_OUT, now_ms)
+            self._reload(shard, append_error(ErrorCode.REQUEST_TIMED_OUT), now_ms)
         for queue in self._wakes.due(now_ms):
             shard = queue.owner
-            state = shard.state
-            state.now_ms = now_ms
-            for deadline in queue.due(now_ms):
-                self.decided(shard, state.due(deadline))
+            try:
+                self._ring(shard, queue, now_ms)
+            except Exception as error:
+                self.effects.crashes.append(error)
+                self.crashed(shard, now_ms)
+
+    def _ring(self, shard: Shard[S], queue: TimerQueue, now_ms: int) -> None:
+        state = shard.state
+        state.now_ms = now_ms
+        for deadline in queue.due(now_ms):
+            self.decided(shard, state.due(deadline))
 
     def next_deadline(self) -> int | None:
         first = self._wakes.next()

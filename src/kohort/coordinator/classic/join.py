@@ -55,11 +55,12 @@ def join(context: Context, request: Request) -> Decision | None:
 def _join_new_group(context: Context, request: Request) -> Decision:
     """Whatever becomes of the member, the group is in the log from here on; its answer waits for that."""
     group_id = request.message.group_id
+    stored = StoredGroup(None, 0, None, None, context.now_ms, ())
+    decision = context.decide([GroupMetadata(group_id, stored)])
     group = context.groups[group_id] = ClassicGroup(group_id, context.now_ms)
-    stored = StoredGroup(None, 0, None, None, group.state_timestamp_ms, ())
     nothing = _join_new(context, group, request)
     assert nothing is None, "a group without members has nothing else to store"
-    return context.decide([GroupMetadata(group_id, stored)])
+    return decision
 
 
 def accepts(context: Context, group: ClassicGroup, member_id: str) -> bool:
