@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import confluent_kafka as ck
 import pytest
@@ -264,6 +265,18 @@ def test_waiting_does_not_stop_an_event_loop(broker):
     with pytest.raises(RuntimeError, match=r"await asyncio.to_thread\(broker.wait_stable"):
         asyncio.run(wrong())
     assert asyncio.run(right()).state == "Dead"
+
+
+def test_a_broker_that_is_stopped_ends_the_wait():
+    broker = kohort.Broker().start()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(broker.wait_stable, "g", members=1)
+        while not waiting.running():
+            pass
+        broker.group("g")
+        broker.close()
+        with pytest.raises(RuntimeError, match=r"was stopped|not running"):
+            waiting.result(10)
 
 
 def test_a_group_is_asked_for_while_it_is_loaded(tmp_path):

@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from kohort.broker.boot import RunningBroker, StartError, make_config, open_store, start_broker
@@ -228,6 +229,8 @@ class Broker:
             return future.result(timeout)
         except StartError as error:
             raise StartError(str(error)) from error.__cause__
+        except CancelledError:
+            raise RuntimeError("the broker was stopped while it was being asked") from None
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -235,6 +238,11 @@ class Broker:
         try:
             loop.run_forever()
         finally:
+            waiting = asyncio.all_tasks(loop)
+            for task in waiting:
+                task.cancel()
+            if waiting:
+                loop.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
 
