@@ -133,7 +133,6 @@ NAMES = ["handed_over", "removed", "moved", "leader_late", *(path.stem for path 
 
 def test_the_stories_lead_to_every_kind() -> None:
     kinds = {event.cause.kind for told in stories_told().values() for event in told if event.cause is not None}
-    # The tables have an answer for a dead group, but no request meets one: decisions see a deletion at once.
     assert set(CauseKind) - FROM_OUTSIDE == kinds
 
 
