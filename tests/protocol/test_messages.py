@@ -116,3 +116,12 @@ def test_an_unknown_message_or_version_is_named():
 
 def test_repr_leaves_out_defaults():
     assert repr(messages.HeartbeatRequest(group_id="g")) == "HeartbeatRequest(group_id='g')"
+
+
+def test_a_tagged_struct_that_is_null_as_apache_kafka_stores_it():
+    stored = b"\x00\x00\x07worker\x0b/127.0.0.1\x02\x10orders-11a52002\x01\x00\x04\x93\xe0\x00\x01\x00\x01\x00"
+    member = messages.ConsumerGroupMemberMetadataValue.decode(stored, 0)
+    assert (member.client_id, member.classic_member_metadata) == ("worker", None)
+    assert member.encode(0) == stored
+    member.classic_member_metadata = type(member).ClassicMemberMetadata(session_timeout_ms=5)
+    assert type(member).decode(member.encode(0), 0).classic_member_metadata.session_timeout_ms == 5

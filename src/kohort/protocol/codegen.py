@@ -142,7 +142,8 @@ def _read_field(source: Source, field: Field, version: int, flexible: bool) -> N
         _flush_reads(source)
         if nullable:
             source.emit("n = buf[pos]; pos += 1")
-            source.emit(f"if n > 127: {target} = None")
+            # Null is a byte of -1, but as a tagged field an unsigned 0.
+            source.emit(f"if n {'== 0' if version in field.tagged else '> 127'}: {target} = None")
             source.emit(f"else: {target}, pos = read_{field.struct.name}(buf, pos)")
         else:
             source.emit(f"{target}, pos = read_{field.struct.name}(buf, pos)")
@@ -257,7 +258,9 @@ def _is_set(field: Field, owner: str = "o") -> str:
     if field.is_array or field.default in ("", b"", 0, False):
         return f"{value} is None or {value}" if field.nullable.low <= field.nullable.high else value
     if field.struct is not None:
-        return " or ".join([*(f"({_is_set(inner, value)})" for inner in field.struct.fields), f"{value}.unknown_tags"])
+        null = [f"{value} is None"] if field.nullable.low <= field.nullable.high else []
+        inside = (f"({_is_set(inner, value)})" for inner in field.struct.fields)
+        return " or ".join([*null, *inside, f"{value}.unknown_tags"])
     return f"{value} != {default_expression(field)}"
 
 
@@ -301,7 +304,7 @@ def _write_field(source: Source, field: Field, value: str, version: int, flexibl
         source.emit(f"if {value} is None:")
         source.depth += 1
         if field.struct is not None and not field.is_array:
-            source.emit("put(b'\\xff')")
+            source.emit("put(b'\\0')" if version in field.tagged else "put(b'\\xff')")
         else:
             _put_null(source, "h" if field.type == "string" and not field.is_array else "i", flexible)
         source.depth -= 1
