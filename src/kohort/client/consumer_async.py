@@ -21,6 +21,7 @@ from kohort.client.cluster import Asking
 from kohort.client.config import Config
 from kohort.client.consumer_core import ConsumerCore
 from kohort.client.consumer_questions import Questions
+from kohort.client.consumer_states import Application
 from kohort.client.driver_async import ConsumerDriver
 from kohort.client.errors import ConfigError, ConsumerClosedError
 from kohort.client.fetcher import Fetcher
@@ -283,7 +284,8 @@ class AsyncConsumer(Questions):
                 elif not await driver.news(deadline):
                     return []
         finally:
-            driver.tell(ev.StopPoll())
+            if driver.core.application is Application.POLLING:
+                driver.tell(ev.StopPoll())
 
     def _taken(self, given: deque[fx.Effect]) -> list[Any] | ListenerCall | None:
         """None for an action that needed no listener: there may be more."""
