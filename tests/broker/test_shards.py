@@ -470,6 +470,20 @@ def test_a_move_that_cannot_be_stored_loses_nothing() -> None:
     assert fetched(client, MOVES) == {0: 7}
 
 
+def test_a_group_that_is_not_found_may_be_where_is_not_read_yet() -> None:
+    """The partition of its name is empty and served at once, the one it was in before the topic grew takes a while."""
+    made = world()
+    client_of(made).call(commit(MOVES, 7), 9)
+    made.core.topics.grow(made.core.topics.by_name[OFFSETS_TOPIC], 5)
+    again = World(CONFIG, made.store, GroupService)
+    client = again.connect()
+    assert again.groups.coordinator.is_loaded(partition_for(MOVES, 5))
+    assert fetched(client, MOVES) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert committed(client.call(commit(MOVES, 8, 1), 9)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    loaded(again)
+    assert fetched(client, MOVES) == {0: 7}
+
+
 def test_a_group_that_cannot_move_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     made = world()
     client = client_of(made)

@@ -60,8 +60,10 @@ class Coordinator:
         self.is_active = False
         self._now_ms = 0
         self._nowhere: GroupShard = Shard(-1, -1, 0, Life.CLOSED, self._new_state(-1, TimerQueue(), None))
+        self._on_its_way: GroupShard = Shard(-1, -1, 0, Life.LOADING, self._new_state(-1, TimerQueue(), None))
+        self._scattered = True  # whether groups may be elsewhere than where their name belongs
         self._routes: dict[str, GroupShard] = {}  # of groups that were seen in their shard: saves the hash of the name
-        self.runtime.shards_changed = self._routes.clear
+        self.runtime.shards_changed = self._shards_changed
         self._handlers: dict[type, Callable[[Request], None]] = {
             HeartbeatRequest: self._heartbeat,
             OffsetCommitRequest: self._commit,
@@ -110,7 +112,7 @@ class Coordinator:
         if count == self.config.offsets_topic_num_partitions:
             return
         self.config.offsets_topic_num_partitions = count
-        self._routes.clear()
+        self._shards_changed()
         moved = Cause(CauseKind.MOVED)
         for shard in self._active():
             state = shard.state
@@ -120,6 +122,10 @@ class Coordinator:
                     life.close(state, group, ErrorCode.NOT_COORDINATOR, moved)
                 state.event(group, GroupUnloaded, cause=moved)
             self.runtime.decided(shard, None)
+
+    def _shards_changed(self) -> None:
+        self._routes.clear()
+        self._scattered = True
 
     def home_strays(self, now_ms: int) -> list[str]:
         """Groups that this sent to the partition their name belongs to now."""
@@ -175,7 +181,17 @@ class Coordinator:
                 if len(self._routes) >= _MOST_ROUTES:
                     self._routes.clear()
                 self._routes[group_id] = shard
+            elif self._scattered and shard.life is ACTIVE and self._may_be_elsewhere(group_id):
+                return self._on_its_way
         return shard
+
+    def _may_be_elsewhere(self, group_id: str) -> bool:
+        """A group that is not at home, in a topic that has grown, may be on its way there, or not be read yet: until
+        all is read nobody can tell, and a group that seems new would begin without its commits."""
+        shards = self.runtime.shards.values()
+        loading = any(shard.life is Life.LOADING for shard in shards)
+        self._scattered = loading or any(shard.state.strays for shard in shards)
+        return loading or any(group_id in shard.state.strays for shard in shards)
 
     def _error(self, shard: GroupShard) -> ErrorCode:
         return UNAVAILABLE[shard.life] if self.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -13,8 +13,8 @@ from kohort.client.types import TopicPartition
 from kohort.coordinator.records import (
     OFFSETS_TOPIC,
     Change,
-    GroupMetadata,
     OffsetAndMetadata,
+    OffsetCommit,
     StoredGroup,
     decode,
     partition_for,
@@ -65,18 +65,20 @@ class Removal(NamedTuple):
 
 
 class Journal:
-    """A group's records are those of its partition; when the topic grows that may be another one, as in Kafka."""
+    """Over all partitions. When the topic grows a group moves to another one: its records are written there, and only
+    then removed from where they were; what counts is what its new partition says, and before it says anything, the old.
+    """
 
     def __init__(self, store: Store, trace: Trace) -> None:
         self._store = store
         self._trace = trace
-        self.moment = 0  # counts records, over all partitions, and changes of their number
-        self.grown = 0  # the moment in which their number changed
-        self._changes: list[tuple[int, int]] = []
+        self.moment = 0  # counts records
         self.partitions = 0
+        self.grown = 0  # the moment in which their number changed
         self.read_below: dict[int, int] = {}
-        self._offsets: dict[tuple[int, str], dict[TopicPartition, Past[OffsetAndMetadata]]] = {}
-        self._groups: dict[tuple[int, str], Past[StoredGroup]] = {}
+        self._offsets: dict[str, dict[TopicPartition, Past[OffsetAndMetadata]]] = {}
+        self._groups: dict[str, Past[StoredGroup]] = {}
+        self._told_at_home: set[tuple[str, TopicPartition | None]] = set()  # since the topic has grown
 
     def read(self) -> int:
         """Take in what has become durable; returns the moment."""
@@ -84,68 +86,65 @@ class Journal:
         while (log := self._store.get(OFFSETS_TOPIC, len(logs))) is not None:
             logs.append(log)
         if len(logs) != self.partitions:
-            self._use_partitions(len(logs))
+            self.partitions = len(logs)
+            self._told_at_home.clear()
+            self.moment += 1
+            self.grown = self.moment
+        elsewhere: list[tuple[Change, int]] = []
         for index, log in enumerate(logs):
             below = self.read_below.get(index, 0)
             if log.high_watermark > below:
                 self.read_below[index] = log.high_watermark
-                self._take_in(index, log, below, log.high_watermark)
+                for change, at_ms in _changes(log, below, log.high_watermark):
+                    if partition_for(change.group_id, self.partitions) == index:
+                        self._told_at_home.add((change.group_id, _partition_of(change)))
+                        self._apply(change, at_ms)
+                    else:
+                        elsewhere.append((change, at_ms))
+        for change, at_ms in elsewhere:
+            if (change.group_id, _partition_of(change)) not in self._told_at_home:
+                self._apply(change, at_ms)
         return self.moment
 
-    def _use_partitions(self, count: int) -> None:
-        before, self.partitions = self.partitions, count
-        if before:
-            self.moment += 1
-            self.grown = self.moment
-            self._changes.append((before, count))
-            self._trace.groups_moved(before, count)
-
-    def _take_in(self, index: int, log: Log, start: int, end: int) -> None:
-        for view in log.read(start, 1 << 40, max_offset=end):
-            for pos, header in iter_batches(view):
-                for record in read_records(view, pos, header):
-                    if start <= record.offset < end and record.key is not None:
-                        self._apply(index, decode(record.key, record.value), record.timestamp)
-
-    def _apply(self, index: int, change: Change, at_ms: int) -> None:
+    def _apply(self, change: Change, at_ms: int) -> None:
         self.moment += 1
-        place = (index, change.group_id)
-        group = self._groups.setdefault(place, Past())
-        if isinstance(change, GroupMetadata):
-            ended = change.value is None and group.now is not None and place == self._place(change.group_id)
-            group.add(self.moment, change.value)
-            if ended:
-                self._trace.group_removed(change.group_id)
+        group = self._groups.setdefault(change.group_id, Past())
+        if isinstance(change, OffsetCommit):
+            tp = TopicPartition(change.topic, change.partition)
+            past = self._offsets.setdefault(change.group_id, {}).setdefault(tp, Past())
+            before = past.now
+            past.add(self.moment, change.value)
+            if change.value is None and before is not None:
+                self._trace.offset_removed(Removal(change.group_id, tp, before, group.now, at_ms))
             return
-        tp = TopicPartition(change.topic, change.partition)
-        past = self._offsets.setdefault(place, {}).setdefault(tp, Past())
-        before = past.now
-        past.add(self.moment, change.value)
-        if change.value is None and before is not None and place == self._place(change.group_id):
-            self._trace.offset_removed(Removal(change.group_id, tp, before, group.now, at_ms))
-
-    def has_moved(self, group_id: str) -> bool:
-        """Whether something of the group may be left in another partition."""
-        return any(moved(group_id, before, after) for before, after in self._changes)
+        ended = change.value is None and group.now is not None
+        group.add(self.moment, change.value)
+        if ended:
+            self._trace.group_removed(change.group_id)
 
     # What it says.
 
-    def _place(self, group_id: str) -> tuple[int, str]:
-        return partition_for(group_id, self.partitions or 1), group_id
-
     def group(self, group_id: str) -> Past[StoredGroup]:
-        return self._groups.get(self._place(group_id)) or Past()
+        return self._groups.get(group_id) or Past()
 
     def offset(self, group_id: str, tp: TopicPartition) -> Past[OffsetAndMetadata]:
-        return self._offsets.get(self._place(group_id), {}).get(tp) or Past()
+        return self._offsets.get(group_id, {}).get(tp) or Past()
 
     def offsets_of(self, group_id: str) -> list[TopicPartition]:
         """Every partition for which there ever was one."""
-        return sorted(self._offsets.get(self._place(group_id), ()))
+        return sorted(self._offsets.get(group_id, ()))
 
     def group_ids(self) -> list[str]:
-        return [group_id for index, group_id in self._groups if index == self._place(group_id)[0]]
+        return list(self._groups)
 
 
-def moved(group_id: str, before: int, after: int) -> bool:
-    return partition_for(group_id, before) != partition_for(group_id, after)
+def _changes(log: Log, start: int, end: int) -> Iterator[tuple[Change, int]]:
+    for view in log.read(start, 1 << 40, max_offset=end):
+        for pos, header in iter_batches(view):
+            for record in read_records(view, pos, header):
+                if start <= record.offset < end and record.key is not None:
+                    yield decode(record.key, record.value), record.timestamp
+
+
+def _partition_of(change: Change) -> TopicPartition | None:
+    return TopicPartition(change.topic, change.partition) if isinstance(change, OffsetCommit) else None

@@ -65,9 +65,6 @@ class Checker:
     def produced(self, tp: TopicPartition, offset: int, value: bytes) -> None: ...
     def offset_removed(self, removal: Removal) -> None: ...
     def group_removed(self, group_id: str) -> None: ...
-    def groups_moved(self, before: int, after: int) -> None:
-        """The offsets topic has more partitions: groups that belong to another one now begin anew there."""
-
     def member_gone(self, member: SimMember, how: str) -> None: ...
     def settled(self, world: Any) -> None: ...
     def finished(self, world: Any) -> None: ...
@@ -161,11 +158,6 @@ class Trace(Checker):
         self.note("removed", group_id)
         for checker in self._checkers:
             checker.group_removed(group_id)
-
-    def groups_moved(self, before: int, after: int) -> None:
-        self.note("moved", f"{before} -> {after}")
-        for checker in self._checkers:
-            checker.groups_moved(before, after)
 
     def member_gone(self, member: SimMember, how: str) -> None:
         self.note("gone", f"{member.name} {how}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from kohort.client.types import TopicPartition
 from kohort.coordinator.classic.group import ClassicGroup
-from kohort.coordinator.records import partition_for
+from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.protocol.errors import ErrorCode
 from kohort.sim.administrator import Administrator
 from kohort.sim.broker import SimBroker
@@ -205,6 +205,11 @@ class World:
     def is_readable(self, group_id: str) -> bool:
         """Whether the partition of a group is undamaged."""
         return not self.broker.damaged or partition_for(group_id, OFFSETS_PARTITIONS) not in self.broker.damaged
+
+    def is_online(self, group_id: str) -> bool:
+        """Whether the log of a group's partition can be written."""
+        log = self.broker.store.get(OFFSETS_TOPIC, partition_for(group_id, self.journal.partitions or 1))
+        return log is not None and log.failure is None
 
     def random_topics(self, random: Random) -> frozenset[str]:
         names = sorted(self.topics) + (sorted(self.spares) if self.options.subscribe_to_spares else [])

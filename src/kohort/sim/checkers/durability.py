@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.client.types import TopicPartition
 from kohort.records.batch import iter_batches, read_records
 from kohort.sim.broker import SimBroker
-from kohort.sim.journal import Removal, moved
+from kohort.sim.journal import Removal
 from kohort.sim.trace import Checker, CommitAttempt
-
-if TYPE_CHECKING:
-    from kohort.sim.world import World
 
 
 def contents(broker: SimBroker, tp: TopicPartition) -> list[tuple[int, bytes | None]]:
@@ -60,18 +57,9 @@ class CommitDurability(Checker):
         self._attempts: dict[tuple[str, TopicPartition], list[CommitAttempt]] = {}
         self._last_acked: dict[tuple[str, TopicPartition], CommitAttempt] = {}
         self._removed_ms: dict[tuple[str, TopicPartition], int] = {}
-        self._moved_ms = -1
-
-    def begin(self, world: World) -> None:
-        self._world = world
 
     def offset_removed(self, removal: Removal) -> None:
         self._removed_ms[removal.group_id, removal.tp] = removal.at_ms
-
-    def groups_moved(self, before: int, after: int) -> None:
-        for key in [key for key in self._last_acked if moved(key[0], before, after)]:
-            del self._last_acked[key]
-        self._moved_ms = self._world.scheduler.now_ms
 
     def commit_sent(self, attempt: CommitAttempt) -> None:
         for tp in attempt.offsets:
@@ -79,8 +67,6 @@ class CommitDurability(Checker):
 
     def commit_acked(self, attempt: CommitAttempt, tp: TopicPartition) -> None:
         last = self._last_acked.get((attempt.group_id, tp))
-        if attempt.sent_ms <= self._moved_ms:
-            return  # perhaps it was stored where nobody looks any more
         if last is None or attempt.number > last.number:
             self._last_acked[attempt.group_id, tp] = attempt
 

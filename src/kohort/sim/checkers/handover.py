@@ -6,16 +6,13 @@ owner starts at the group's commit: not behind the last acknowledged one, and no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.client.types import TopicPartition
 from kohort.protocol.messages import OffsetFetchRequest
-from kohort.sim.journal import Removal, moved
+from kohort.sim.journal import Removal
 from kohort.sim.member import SimMember
 from kohort.sim.trace import Checker, CommitAttempt
-
-if TYPE_CHECKING:
-    from kohort.sim.world import World
 
 Key = tuple[str, TopicPartition]
 
@@ -52,14 +49,6 @@ class HandOver(Checker):
             self._processed_below[key] = below
         elif offset > below:
             self._ahead.setdefault(key, set()).add(offset)
-
-    def begin(self, world: World) -> None:
-        self._world = world
-
-    def groups_moved(self, before: int, after: int) -> None:
-        for key in [key for key in self._sent if moved(key[0], before, after)]:
-            self._acked.pop(key, None)
-            self._removed_ms[key] = self._world.scheduler.now_ms
 
     def commit_sent(self, attempt: CommitAttempt) -> None:
         if not attempt.of_a_consumer:

@@ -30,7 +30,6 @@ class Kept(Checker):
 
     def begin(self, world: World) -> None:
         self._scheduler = world.scheduler
-        self._journal = world.journal
         self._retention_ms = world.options.retention_ms
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
@@ -62,8 +61,6 @@ class Kept(Checker):
             for at_ms in self._deletes.get(key, ()):
                 if removal.before.commit_timestamp_ms <= at_ms <= removal.at_ms:
                     return
-        if self._journal.has_moved(group_id):
-            return  # what is left in the old partition ends there, and its age cannot be told from outside
         if not self._retention_ms or removal.at_ms - self._base_ms(removal) < self._retention_ms:
             age_ms = removal.at_ms - removal.before.commit_timestamp_ms
             self.fail(

@@ -6,17 +6,13 @@ as it is, so partitions that were added while it was away stay without an owner 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.client.types import TopicPartition
 from kohort.coordinator.events import GroupEvent, RebalanceCompleted
 from kohort.protocol.messages import JoinGroupRequest
-from kohort.sim.journal import moved
 from kohort.sim.member import SimMember
 from kohort.sim.trace import Checker
-
-if TYPE_CHECKING:
-    from kohort.sim.world import World
 
 
 class Ownership(Checker):
@@ -28,14 +24,6 @@ class Ownership(Checker):
 
     def group_removed(self, group_id: str) -> None:
         self._ends[group_id] = self._ends.get(group_id, 0) + 1
-
-    def groups_moved(self, before: int, after: int) -> None:
-        for slot in self._world.slots:
-            if moved(slot.group_id, before, after):
-                self.group_removed(slot.group_id)
-
-    def begin(self, world: World) -> None:
-        self._world = world
 
     def answered(self, coordinator: Any, call: Any, message: Any, response: Any) -> None:
         if isinstance(message, JoinGroupRequest):
