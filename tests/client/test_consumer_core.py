@@ -101,6 +101,17 @@ def test_a_coordinator_that_cannot_be_reached_is_looked_for_again() -> None:
     assert stage.host_of("JoinGroup") == "three"
 
 
+def test_nothing_is_kept_of_requests_to_a_coordinator_that_is_given_up() -> None:
+    stage = CoreStage()
+    stage.stable(2)
+    before = len(stage.core._owners)
+    for ask_id in range(1, 6):
+        stage.do(ev.Commit(ask_id, OFFSETS, 10_000, repeated=False))
+    stage.committed(ErrorCode.NOT_COORDINATOR)
+    assert {done.ask_id for done in stage.of(fx.Done)} == {1, 2, 3, 4, 5}
+    assert len(stage.core._owners) <= before + 1, "the new search for the coordinator alone"
+
+
 def lookup(stage: CoreStage, ask_id: int, node_id: int) -> None:
     stage.do(ev.Request(ask_id, ListOffsetsRequest(), 30_000, node_id))
 

@@ -196,7 +196,8 @@ class ConsumerCore(ClusterCore):
                 self._links.open(self._coordinator_place(Role.COORDINATOR), now_ms)
             case DropCoordinator():
                 self._coordinator = None
-                self._links.drop(OF_THE_GROUP, effect.reason)
+                for flight in self._links.drop(OF_THE_GROUP, effect.reason):
+                    self._owners.pop(flight.token, None)
             case WatchTopics():
                 self._keeper.watch(effect.topics)
             case RefreshMetadata():

@@ -206,12 +206,14 @@ class Links:
         if link is not None:
             self._lose(link, error, now_ms)
 
-    def drop(self, roles: Iterable[Role], reason: str) -> None:
-        """Close the links of these roles; nobody waits for what is on its way on them."""
+    def drop(self, roles: Iterable[Role], reason: str) -> list[Flight]:
+        """Close the links of these roles; nobody waits for what is on its way on them, which is returned."""
+        dropped: list[Flight] = []
         for link in [link for link in self._links.values() if link.place.role in roles]:
             if link.state is not LinkState.BACKING_OFF:
                 self._out.add(Disconnect(link.link_id, reason))
-            self._remove(link)
+            dropped += self._remove(link)
+        return dropped
 
     def close_idle(self, now_ms: int) -> None:
         limit_ms = now_ms - self._config["connections.max.idle.ms"]
