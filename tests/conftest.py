@@ -17,17 +17,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-TESTS = Path(__file__).parent
-ON_SPARK = {"spark", "history"}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side (pytest -n 2 --dist loadgroup) a file stays on one process, and all that runs Spark on one Spark."""
-    for item in items:
-        place = item.path.relative_to(TESTS)
-        item.add_marker(pytest.mark.xdist_group("spark" if place.parts[0] in ON_SPARK else str(place)))
-
-
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed certificate for 127.0.0.1 with its key, in one PEM file."""

@@ -17,7 +17,7 @@ import pytest
 from serving import environment
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_S = 60
+PATIENCE_S = 180
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^    \$ (.*)$", re.MULTILINE)
 
