@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import kohort.spark
 from apache_kafka import ApacheKafka
 from kohort import history
+from kohort.history.ingest import Ingest
 from spark.query import create, unique
 
 LIMIT_S = 60
@@ -49,7 +51,7 @@ def at_work(servers: str, group: str, topic: str, protocol: str) -> None:
     consumer.close()
 
 
-def test_what_a_real_kafka_stored(spark: Any, apache_kafka: ApacheKafka) -> None:
+def test_what_a_real_kafka_stored(spark: Any, apache_kafka: ApacheKafka, tmp_path: Path) -> None:
     servers, group, topic = apache_kafka.bootstrap_servers, unique("workers"), unique("orders")
     at_work(servers, group, topic, "classic")
     at_work(servers, unique("modern"), unique("orders"), "consumer")
@@ -76,3 +78,8 @@ def test_what_a_real_kafka_stored(spark: Any, apache_kafka: ApacheKafka) -> None
     lag = history.lag(history.commits(spark, servers, group), ends).toArrow().to_pylist()
     # The marker of the transaction that wrote the records is an offset of its own.
     assert {row["partition"]: row["lag"] for row in lag} == {0: 7, 1: 1, 2: 1}
+    Ingest(spark, servers, tmp_path).run()
+    assert Ingest(spark, servers, tmp_path).run() == 0, "nothing is left"
+    for name in ("commits", "generations", "group_records", "quarantine"):
+        live, kept = getattr(history, name)(spark, servers), history.kept_table(spark, tmp_path, name)
+        assert sorted(map(str, kept.toArrow().to_pylist())) == sorted(map(str, live.toArrow().to_pylist())), name
