@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from kohort.spark.metrics import PrometheusListener
 from spark.query import committed, create, numbers, produce, unique
 from spark.streams import patiently
 
@@ -78,3 +80,18 @@ def test_a_stop_between_triggers_leaves_nothing_uncommitted(spark: Any, servers:
     assert json.dumps(committed(servers, group, topic)) == json.dumps({0: 0, 1: 0, 2: 0, 3: 0})
     query.stop()
     patiently(lambda: committed(servers, group, topic) == {0: 10, 1: 10, 2: 10, 3: 10}, "and in the group")
+
+
+def test_prometheus_sees_the_lag_of_a_query(spark: Any, servers: str, tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    listener = PrometheusListener(registry)
+    spark.streams.addListener(listener)
+    topic = unique("orders")
+    create(servers, topic)
+    produce(servers, topic, numbers(0, 40))
+    query = start(spark, servers, tmp_path, group_id=unique(), subscribe=topic, startingOffsets="earliest")
+    labels = {"query": str(query.id), "topic": topic, "partition": "0"}
+    patiently(lambda: registry.get_sample_value("kohort_spark_rows_total", {"query": str(query.id)}) == 40, "the rows")
+    assert registry.get_sample_value("kohort_spark_lag", labels) == 0
+    query.stop()
+    spark.streams.removeListener(listener)

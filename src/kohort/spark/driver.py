@@ -199,7 +199,8 @@ class QueryDriver:
         if not ends and self._waiting.reason is None:
             return None
         lag = {tp: max(end - max(self._reached.get(tp, 0), positions[tp]), 0) for tp, end in ends.items()}
-        report = {"offsets": nested(ends), "lag": nested(lag), "totalLag": sum(lag.values())}
+        report: dict[str, Any] = {"offsets": nested(ends), "lag": nested(lag), "totalLag": sum(lag.values())}
+        report["assignments"] = self.holdings.assignments
         return report if self._waiting.reason is None else {**report, "waiting": self._waiting.reason}
 
     # -- what is waited for --------------------------------------------------------------------------------------------
