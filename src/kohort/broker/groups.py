@@ -108,9 +108,9 @@ class GroupService:
             self.events.report(happened)
 
     def _changed(self, stored: Write[ShardGroups] | None, now_ms: int) -> None:
-        if stored is None:
+        if stored is None or stored.shard.state.strays:
             self._home_strays(now_ms)
-        elif self._core.meter is not None:
+        if stored is not None and self._core.meter is not None:
             self._core.meter.groups.offsets_committed += sum(map(_commits, stored.decisions))
         self._answer()
 

@@ -28,7 +28,8 @@ def home_strays(runtime: Runtime[ShardGroups], partition_for: Callable[[str], in
     """Those that are on their way home from now on. Others wait: for a load, or for the end of a transaction."""
     moved = []
     for shard in list(runtime.shards.values()):
-        if shard.life is Life.ACTIVE and shard.state.strays:
+        # What was decided of them before is stored first: a move must not rest on what a crash takes back.
+        if shard.life is Life.ACTIVE and shard.state.strays and shard.resting is None:
             for group in list(shard.state.strays.values()):
                 home = runtime.shards.get(partition_for(group.group_id))
                 if home is not None and home.life is Life.ACTIVE and _move(runtime, group, shard, home, now_ms):
@@ -42,11 +43,15 @@ def _move(runtime: Runtime[ShardGroups], group: Group, shard: GroupShard, home: 
     shard.state.now_ms = home.state.now_ms = now_ms
     shard.state.homing[group.group_id] = home.incarnation
     missing = _missing(group, home.state.groups.get(group.group_id))
+    homed = Homed(runtime, shard, shard.incarnation, group)
+    if not missing and home.resting is not None:
+        home.resting.thens.append(homed)
+        return False
     if not missing:
         runtime.decided(shard, _forget(shard.state, group))
         return False
     decision = home.state.decide(missing, divisible=True)
-    decision.then = Homed(runtime, shard, shard.incarnation, group)
+    decision.then = homed
     runtime.decided(home, decision)
     arrived = home.state.groups[group.group_id]
     arrived.story = group.story

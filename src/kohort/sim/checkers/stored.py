@@ -120,6 +120,8 @@ class Stored(Checker):
         if response.error_code != NONE:
             return
         listed = {group.group_id for group in response.groups}
+        for shard in self._world.broker.core.coordinator.runtime.shards.values():  # type: ignore[union-attr]
+            listed.update(shard.state.strays)  # on their way to another partition, for a moment in no list
         for group_id in self._journal.group_ids():
             if group_id in listed or not (self._world.is_readable(group_id) and self._world.is_online(group_id)):
                 continue
