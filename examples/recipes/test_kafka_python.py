@@ -15,8 +15,8 @@ import kafka.errors
 import pytest
 
 # kafka-python sometimes joins before it knows the partitions of its topics, and then has none for good. Kafka's default
-# of three seconds hides that; a moment is enough.
-pytestmark = pytest.mark.kohort(config={"group.initial.rebalance.delay.ms": 100})
+# of three seconds hides that; one is enough.
+pytestmark = pytest.mark.kohort(config={"group.initial.rebalance.delay.ms": 1000})
 
 GROUP = "invoicing"
 ORDERS = [b"%d" % number for number in range(30)]
