@@ -53,15 +53,18 @@ def load(partition_dirs: list[Path]) -> Coordinator:
     """A coordinator that has read these partitions' segment files."""
     config = CoordinatorConfig(offsets_topic_num_partitions=len(partition_dirs))
     coordinator = Coordinator(config, NoTopics(), lambda: "id")
+    coordinator.start()
     for index, directory in enumerate(partition_dirs):
-        coordinator.load_started(index)
+        shard = coordinator.runtime.lead(index, 0, 0)
         for segment in sorted(directory.glob("*.log")):
             data = segment.read_bytes()
             for pos, header in iter_batches(data):
                 for offset, key, value in key_values(data, pos, header):
-                    coordinator.replay(index, key, value, 0, offset)
-        coordinator.load_finished(index, 0)
-        assert coordinator.load_progress(index)[1] == {}
+                    shard.state.read(key, value, offset)
+        while not shard.state.settle(1_000):
+            pass
+        coordinator.runtime.loaded(shard, shard.incarnation, 0, 0)
+        assert shard.state.skipped == {}
     return coordinator
 
 
