@@ -22,6 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+import spark_latency
 from process import family
 from spark_ceiling import FORMAT as NO_WORK
 from spark_ceiling import register
@@ -50,10 +51,11 @@ class Sizes:
     scaling_records: int
     batches: tuple[int, ...]
     rounds: int
+    latency_seconds: float
 
 
-FULL = Sizes(4_000_000, 500_000, 1_000_000, (500_000, 1_000_000), 3)
-QUICK = Sizes(100_000, 10_000, 50_000, (20_000,), 1)
+FULL = Sizes(4_000_000, 500_000, 1_000_000, (500_000, 1_000_000), 3, 20)
+QUICK = Sizes(100_000, 10_000, 50_000, (20_000,), 1, 3)
 
 
 # -- results -------------------------------------------------------------------------------------------------------
@@ -268,9 +270,25 @@ def scaling_table(bench: Bench) -> SparkTable:
     return table
 
 
+def latency_table(bench: Bench) -> SparkTable:
+    """Without the source that does no work: it has no records to wait for."""
+    seconds = bench.sizes.latency_seconds
+    table = SparkTable(f"A streaming query: its start, and {spark_latency.RATE:,} records a second for {seconds:g} s")
+    topic = bench.filled("bench-latency", 1000, 100)
+    timed = Bench(bench.spark, bench.servers, bench.sizes, tuple(side for side in bench.readers if side != CEILING))
+    first = timed.best(lambda reader: spark_latency.first_row(timed, reader, topic))
+    table.lines.append(Line("start() to the first row", "s", first, lower_is_better=True))
+    found = {reader: spark_latency.latencies(timed, reader, topic, seconds) for reader in timed.readers}
+    for name, part in (("p50", 0.5), ("p99", 0.99)):
+        values = {reader: spark_latency.percentile(times, part) for reader, times in found.items()}
+        table.lines.append(Line(f"produce to foreachBatch, {name}", "ms", values, lower_is_better=True))
+    return table
+
+
 def tables(bench: Bench) -> Iterator[SparkTable]:
     yield from main_tables(bench)
     yield scaling_table(bench)
+    yield latency_table(bench)
 
 
 def run(options: argparse.Namespace) -> Iterator[SparkTable]:
@@ -290,7 +308,7 @@ def run(options: argparse.Namespace) -> Iterator[SparkTable]:
         readers = ("kohort",)
         notes.append(f"Spark's connector is left out, its jars cannot be fetched: {error}")
     notes.append(f"{CEILING}: a Python source that hands out rows from memory, the most that Spark's API allows")
-    with running(side) as broker:
+    with running(side, {"group.initial.rebalance.delay.ms": 0}) as broker:
         spark = kohort.spark.session("bench", "local[2]", config)
         register(spark)
         try:
