@@ -484,6 +484,23 @@ def test_a_group_that_is_not_found_may_be_where_is_not_read_yet() -> None:
     assert fetched(client, MOVES) == {0: 7}
 
 
+def test_a_group_moves_when_what_was_decided_of_it_is_stored() -> None:
+    made = world(kohort_fsync="always")
+    client = client_of(made)
+    old = log_of(made, partition_for(MOVES, 2))
+    old.faults.hold_flushes = True
+    client.send(commit(MOVES, 7), 9)
+    made.turn()
+    other = made.connect()
+    grow(other, 5)
+    assert fetched(other, MOVES) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    old.faults.hold_flushes = False
+    old.release_flushes()
+    made.turn()
+    made.turn()
+    assert committed(client.answers[-1]) is NONE and fetched(other, MOVES) == {0: 7}
+
+
 def test_a_group_that_cannot_move_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     made = world()
     client = client_of(made)
