@@ -102,6 +102,7 @@ class ObservedEvents(GroupEvents):
         self._world = world
 
     def report(self, happened: list[GroupEvent]) -> None:
+        self._world.journal.read()
         for event in happened:
             self._world.trace.group_event(event)
         super().report(happened)
