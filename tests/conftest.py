@@ -1,5 +1,5 @@
-"""What must not depend on where the tests run: Hypothesis' time limit per example, whether Ctrl-C is heard. And what
-tests of several packages need."""
+"""What must not depend on where the tests run: Hypothesis' time limit per example, whether Ctrl-C and Ctrl-\\ are
+heard. And what tests of several packages need."""
 
 import shutil
 import signal
@@ -12,9 +12,11 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-# A shell starts what runs in its background with SIGINT ignored, and so would every process that a test starts.
+# A shell starts what runs in its background with both signals ignored, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,7 @@ app = new_app()
 
 @command(app)
 def demo(
-    fast: Annotated[
-        bool, typer.Option("--fast", help="The group alone, without Spark, in some eight seconds.")
-    ] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="The group alone, without Spark, in some ten seconds.")] = False,
     part: Annotated[
         int | None, typer.Option("--part", metavar="1|2", min=1, max=2, help="Only the readers, or only Spark.")
     ] = None,

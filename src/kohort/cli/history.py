@@ -70,7 +70,7 @@ def history(
     _check(report, output)
     now_ms = int(time.time() * 1000)
     since_ms, until_ms = (None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until))
-    warn(f"reading {_what_is_read(target) if kept is None else kept}")
+    warn(f"reading {_what_is_read(target) if kept is None else _what_is_kept(kept)}")
     progress = Progress()
     progress.say("starting Spark")
     with session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
@@ -121,6 +121,16 @@ def _what_is_read(target: Target) -> str:
     count = sum(_offset(ends[place]) - _offset(starts[place]) for place in places)
     servers = target.settings["bootstrap.servers"]
     return f"{' and '.join(there) or 'nothing yet'}: {plural(count, 'record')} on {servers}"
+
+
+def _what_is_kept(directory: Path) -> str:
+    """Also says at once that there is nothing."""
+    from kohort.history.kept import NotAHistory, rounds
+
+    try:
+        return f"{plural(len(rounds(directory)), 'round')} of an ingest in {directory}"
+    except NotAHistory as error:
+        raise Failed(str(error)) from None
 
 
 def _offset(found: OffsetAndTimestamp | None) -> int:
