@@ -59,7 +59,7 @@ def test_producer_consumer_and_admin(broker: kohort.Broker, java_classes: Path) 
         "local": "0",
         "producers": "true",
         "transactions": "0",
-        "features": "0",
+        "features": "2",
         "log_dirs": "true",
         "deleted": "true",
         "low": "5",
