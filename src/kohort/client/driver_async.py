@@ -13,14 +13,13 @@ from kohort.client import events as ev
 from kohort.client.cluster_core import ClusterCore
 from kohort.client.connection import Answer
 from kohort.client.consumer_core import ConsumerCore
+from kohort.client.driving import report, resolve
 from kohort.client.errors import NotConnectedError
 from kohort.client.security import ssl_context
 from kohort.client.transport import AsyncTransport
 from kohort.protocol.errors import KafkaError
 
 log = logging.getLogger("kohort.client")
-
-LEVELS = logging.getLevelNamesMapping()
 
 
 class AsyncDriver:
@@ -165,18 +164,11 @@ class AsyncDriver:
             self._inbox.append(ev.Answered(effect.token, None))
 
     def _done(self, effect: fx.Done) -> None:
-        future = self._asks.pop(effect.ask_id, None)
-        if future is None or future.done():
-            return
-        if effect.error is None:
-            future.set_result(effect.value)
-        else:
-            future.set_exception(effect.error)
-            future.exception()
+        resolve(self._asks.pop(effect.ask_id, None), effect)
 
     @staticmethod
     def _report(effect: fx.Report) -> None:
-        log.log(LEVELS[effect.level], "%s", effect.text)
+        report(log, effect)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -21,10 +21,10 @@ from kohort.client import effects as fx
 from kohort.client import events as ev
 from kohort.client.blocking import BlockingTransport
 from kohort.client.consumer_core import ConsumerCore
+from kohort.client.driving import report, resolve
 from kohort.client.errors import ConfigError, NotConnectedError
 from kohort.protocol.errors import KafkaError
 
-LEVELS = logging.getLevelNamesMapping()
 LONGEST_WAIT_MS = 1_000
 
 
@@ -190,13 +190,7 @@ class ThreadedDriver:
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def _done(self, effect: fx.Done) -> None:
-        future = self._asks.pop(effect.ask_id, None)
-        if future is None or future.done():
-            return
-        if effect.error is None:
-            future.set_result(effect.value)
-        else:
-            future.set_exception(effect.error)
+        resolve(self._asks.pop(effect.ask_id, None), effect)
 
     def _report(self, effect: fx.Report) -> None:
-        self._log.log(LEVELS[effect.level], "%s", effect.text)
+        report(self._log, effect)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kohort.coordinator.records import OFFSETS_TOPIC
@@ -18,24 +17,17 @@ from kohort.protocol.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
-from kohort.sim.client import Channel
+from kohort.sim.client import Caller
 
 if TYPE_CHECKING:
-    from kohort.sim.world import World
+    pass
 
 TIMEOUT_MS = 15_000
 RETRY_MS = 500
 MOST_OFFSETS_PARTITIONS = 8
 
 
-class Administrator:
-    def __init__(self, world: World, name: str) -> None:
-        self.name = name
-        self._world = world
-        self._scheduler = world.scheduler
-        self._random: Random = world.random_for(name)
-        self._channel = Channel(world, name, name)
-
+class Administrator(Caller):
     def _some_groups(self) -> list[str]:
         groups = self._world.group_ids()
         return self._random.sample(groups, min(len(groups), self._random.randint(1, 2)))

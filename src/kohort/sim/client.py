@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kohort.protocol.apis import ApiKey
@@ -141,3 +142,14 @@ class Channel:
         if self._link is not None:
             self._link.close_by_client()
         self._forget()
+
+
+class Caller:
+    """Whoever sends requests of its own making in the simulated world, over one connection."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.name = name
+        self._world = world
+        self._scheduler = world.scheduler
+        self._random: Random = world.random_for(name)
+        self._channel = Channel(world, name, name)

@@ -7,7 +7,6 @@ often without waiting for the last answer: a commit and what comes right behind 
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kohort.assignors.consumer_protocol import encode_subscription
@@ -22,7 +21,7 @@ from kohort.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
-from kohort.sim.client import Channel
+from kohort.sim.client import Caller
 
 if TYPE_CHECKING:
     from kohort.sim.world import World
@@ -35,14 +34,10 @@ FETCH_VERSION = 9
 PROTOCOL = "range"
 
 
-class SimLoner:
+class SimLoner(Caller):
     def __init__(self, world: World, name: str, group_id: str) -> None:
-        self.name = name
+        super().__init__(world, name)
         self.group_id = group_id
-        self._world = world
-        self._scheduler = world.scheduler
-        self._random: Random = world.random_for(name)
-        self._channel = Channel(world, name, name)
         self._offset = 0
         self._running = True
         self._visit = 0  # counts; 0 while it is no member and wants to be none

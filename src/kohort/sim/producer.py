@@ -4,14 +4,13 @@ acknowledged. Each value is unique, so that a loss or a duplicate can be told fr
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import InitProducerIdRequest, ProduceRequest
 from kohort.records.batch import Record, build_batch
-from kohort.sim.client import Channel
+from kohort.sim.client import Caller
 
 if TYPE_CHECKING:
     from kohort.sim.world import World
@@ -21,13 +20,9 @@ RETRY_MS = 100
 LAST_VERSION_WITH_NAMES = 12
 
 
-class SimProducer:
+class SimProducer(Caller):
     def __init__(self, world: World, name: str) -> None:
-        self.name = name
-        self._world = world
-        self._scheduler = world.scheduler
-        self._random: Random = world.random_for(name)
-        self._channel = Channel(world, name, name)
+        super().__init__(world, name)
         self._producer_id = -1
         self._producer_epoch = -1
         self._sequences: dict[TopicPartition, int] = {}

@@ -49,14 +49,8 @@ SPEC_LATEST = OffsetSpec("offset", LATEST)
 def parse_json(text: str, what: str, least: int) -> dict[TopicPartition, int]:
     """`{"topic": {"0": 23, "1": -1}}`; ValueError in plain words else."""
     example = f'{what} must be JSON such as {{"orders": {{"0": 23, "1": 42}}}}'
-    try:
-        topics = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{example}: {error}") from None
-    if not isinstance(topics, dict) or not topics:
-        raise ValueError(example)
     offsets: dict[TopicPartition, int] = {}
-    for topic, partitions in topics.items():
+    for topic, partitions in _topics(text, example).items():
         if not isinstance(partitions, dict):
             raise ValueError(f"{example}; {topic!r} has {json.dumps(partitions)}")
         for partition, number in partitions.items():
@@ -71,18 +65,22 @@ def parse_json(text: str, what: str, least: int) -> dict[TopicPartition, int]:
 def parse_assignment(text: str) -> list[TopicPartition]:
     """`{"topic": [0, 1]}`, as Spark's `assign`."""
     example = 'assign must be JSON such as {"orders": [0, 1]}'
+    partitions: set[TopicPartition] = set()
+    for topic, numbers in _topics(text, example).items():
+        if not isinstance(numbers, list) or not all(isinstance(n, int) and n >= 0 for n in numbers):
+            raise ValueError(f"{example}; {topic!r} has {json.dumps(numbers)}")
+        partitions.update(TopicPartition(topic, number) for number in numbers)
+    return sorted(partitions)
+
+
+def _topics(text: str, example: str) -> dict[str, Any]:
     try:
         topics = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{example}: {error}") from None
     if not isinstance(topics, dict) or not topics:
         raise ValueError(example)
-    partitions: set[TopicPartition] = set()
-    for topic, numbers in topics.items():
-        if not isinstance(numbers, list) or not all(isinstance(n, int) and n >= 0 for n in numbers):
-            raise ValueError(f"{example}; {topic!r} has {json.dumps(numbers)}")
-        partitions.update(TopicPartition(topic, number) for number in numbers)
-    return sorted(partitions)
+    return topics
 
 
 def nested(numbers: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:
