@@ -21,8 +21,8 @@ from kohort.protocol.frames import FrameSplitter, decode_response, parse_request
 from kohort.protocol.wire import DecodeError
 from kohort.records.batch import Record, RecordsError, build_batch, iter_batches, read_records
 from kohort.records.fetch import decode_records
-from kohort.records.validate import validate_produce
-from wire import World
+from kohort.records.validate import TopicRules, validate_produce
+from wire import World, run_job
 
 FRAME_LIMIT = 4096
 REQUESTS = sorted(name for name in schema.message_names() if name.endswith("Request"))
@@ -116,7 +116,7 @@ def _read_all(fetch: bytes) -> None:
 
 
 def _validate(fetch: bytes) -> None:
-    validate_produce(fetch, version=9, now_ms=1_000, compacted=True, deep=True, max_size=1 << 20)
+    validate_produce(fetch, version=9, rules=TopicRules(now_ms=1_000, compacted=True, max_message_bytes=1 << 15))
 
 
 def resealed(batch: bytes) -> bytes:
@@ -212,10 +212,10 @@ class Served:
                 connection.take_output()
             else:
                 done.shell.deliver()
-        while jobs := self.world.core.take_jobs():
+        while (jobs := self.world.core.take_jobs()) or self.world.core.busy:
             for job in jobs:
-                job.run()
-                self.world.core.job_done(job, None, self.world.now_ms)
+                run_job(self.world.core, job, self.world.now_ms)
+            self.world.core.flush(self.world.now_ms)
         connection.take_output()
         if len(connection.pending) > 100:
             connection.close("enough is waiting")

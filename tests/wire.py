@@ -26,6 +26,16 @@ def response_class(request: Any) -> Any:
     return getattr(messages, type(request).__name__.removesuffix("Request") + "Response")
 
 
+def run_job(core: Core, job: Any, now_ms: int) -> None:
+    """As a shell does: what goes wrong elsewhere is the job's to judge."""
+    failed = None
+    try:
+        job.run()
+    except Exception as error:
+        failed = error
+    core.job_done(job, failed, now_ms)
+
+
 class World:
     """A core with virtual time. `turn()` is a turn of the loop; jobs run in it, on this thread."""
 
@@ -54,10 +64,9 @@ class World:
     def turn(self) -> None:
         for connection in self.core.flush(self.now_ms):
             connection.shell.deliver()
-        while self.run_jobs and (jobs := self.core.take_jobs()):
+        while self.run_jobs and ((jobs := self.core.take_jobs()) or self.core.busy):
             for job in jobs:
-                job.run()
-                self.core.job_done(job, None, self.now_ms)
+                run_job(self.core, job, self.now_ms)
             for connection in self.core.flush(self.now_ms):
                 connection.shell.deliver()
 

@@ -300,7 +300,7 @@ def test_a_state_that_cannot_be_saved_changes_nothing(world, monkeypatch):
 
 def test_a_deletion_cut_short_is_finished_at_the_next_start(world, monkeypatch):
     world.create_topic("t", 2)
-    monkeypatch.setattr(world.core.topics, "_delete_log", lambda partition: None)
+    monkeypatch.setattr(world.core.topics, "_delete_log", lambda partition, last: None)
     world.core.topics.delete(world.core.topics.by_name["t"])
     assert world.store.logs
     again = World(store=world.store)

@@ -52,6 +52,7 @@ class Connection:
         "out",
         "pending",
         "raw_client_id",
+        "reading",
         "shell",
         "software",
         "waiters",
@@ -68,6 +69,8 @@ class Connection:
         self.client_id: str | None = ""
         self.software = ""
         self.last_active_ms = 0
+        self.reading: Any = None
+        """The large request that is being decoded elsewhere; what came behind it waits."""
         self.waiters: dict[Waiter, None] = {}
 
     @property

@@ -51,7 +51,7 @@ class CoordinatorLog(Generic[S]):
             if self._partitions.get(partition.index) is not partition:
                 self._partitions[partition.index] = partition
                 self._runtime.lead(partition.index, partition.leader_epoch, now_ms)
-        self.begin_loads(now_ms)
+        self._begin_loads(now_ms)
         self._changed(None, now_ms)
 
     def resign(self, now_ms: int) -> None:
@@ -65,8 +65,7 @@ class CoordinatorLog(Generic[S]):
     def is_loading(self) -> bool:
         return not self._loader.is_idle
 
-    def begin_loads(self, now_ms: int) -> None:
-        """Of the shards that have just been led, or have lost their state."""
+    def _begin_loads(self, now_ms: int) -> None:
         loads, self._runtime.effects.loads = self._runtime.effects.loads, []
         for shard in loads:
             if shard.life is Life.LOADING:
@@ -80,7 +79,7 @@ class CoordinatorLog(Generic[S]):
         crashes, self._runtime.effects.crashes = self._runtime.effects.crashes, []
         for error in crashes:
             logger.error("a deadline failed, its partition is loaded again", exc_info=error)
-        self.begin_loads(now_ms)
+        self._begin_loads(now_ms)
         self._changed(None, now_ms)
 
     def next_deadline(self, now_ms: int) -> int | None:
@@ -132,7 +131,7 @@ class CoordinatorLog(Generic[S]):
         except Exception:
             logger.exception("what was stored could not be answered, %s is loaded again", append.partition)
             self._runtime.crashed(write.shard, now_ms)
-            self.begin_loads(now_ms)
+            self._begin_loads(now_ms)
             self._changed(None, now_ms)
 
     def _stored(self, write: Write[S], error: ErrorCode, now_ms: int) -> None:
@@ -144,7 +143,7 @@ class CoordinatorLog(Generic[S]):
             )
         if self._runtime.stored(write, error, now_ms):
             if error:
-                self.begin_loads(now_ms)
+                self._begin_loads(now_ms)
             self._changed(None if error else write, now_ms)
         else:
             self._loader.look_again(now_ms)

@@ -30,17 +30,20 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from types import GeneratorType
 from typing import Any, Protocol
 
 from kohort.broker import find_coordinator
 from kohort.broker.apis import TABLE, api_versions
 from kohort.broker.appends import Append, Appends
+from kohort.broker.checking import Checking
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.faults import Faults
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.find_coordinator import Node
+from kohort.broker.long_work import LongWork
 from kohort.broker.maintenance import Maintenance
 from kohort.broker.meter import Meter
 from kohort.broker.purgatory import Purgatory
@@ -57,7 +60,8 @@ _HEADER = struct.Struct(">iih")
 _RESPONSE = struct.Struct(">ii")
 _FLEXIBLE_RESPONSE = struct.Struct(">iib")
 _API_VERSIONS = 18
-_MALFORMED = (struct.error, IndexError, UnicodeDecodeError, DecodeError)
+READ_AT_ONCE_BYTES = 128 * 1024
+MALFORMED = (struct.error, IndexError, UnicodeDecodeError, DecodeError)
 
 
 class Service(Protocol):
@@ -78,7 +82,10 @@ class Service(Protocol):
 
 
 class Job(Protocol):
-    """Blocking work: `run` on any thread, then `finish` by the owner of the core."""
+    """Blocking work: `run` on any thread, then `finish` by the owner of the core.
+
+    Jobs with a true `uses_processor` run one at a time; the others wait for disks.
+    """
 
     def run(self) -> None: ...
     def finish(self, error: BaseException | None, now_ms: int) -> None: ...
@@ -107,6 +114,8 @@ class Core:
         self.store = store
         self.topics = Catalog(config, store, random_bytes)
         self.appends = Appends(wake)
+        self.checking = Checking(self)
+        self.long_work = LongWork(self)
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessions(
             config["max.incremental.fetch.session.cache.slots"], lambda: int.from_bytes(random_bytes(4), "big")
@@ -157,7 +166,7 @@ class Core:
             if entry is None:
                 self._refuse(connection, code >> 16, code & 0xFFFF, correlation_id)
                 return
-            read, _, _, flexible, _, _, _, version = entry
+            read, _, _, flexible, _, _, _, _, version = entry
             pos = 10 + length if length > 0 else 10
             raw = frame[10:pos]
             if raw != connection.raw_client_id or length <= 0:
@@ -165,18 +174,25 @@ class Core:
                 connection.raw_client_id = raw
             if flexible:
                 pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos)
+            if len(frame) > READ_AT_ONCE_BYTES and not entry.records:
+                call = Call(connection, correlation_id, connection.client_id, version, entry)
+                self.long_work.read(call, frame, pos)
+                return
             request, end = read(frame, pos)
             if end > len(frame):
                 raise DecodeError(f"{end - len(frame)} bytes short")
-        except _MALFORMED as error:
+        except MALFORMED as error:
             self.disconnect(connection, f"malformed request: {error}")
             return
-        call = Call(connection, correlation_id, connection.client_id, version, entry)
+        self.admit(Call(connection, correlation_id, connection.client_id, version, entry), request, frame, pos, now_ms)
+
+    def admit(self, call: Call, request: Any, frame: bytes, pos: int, now_ms: int) -> None:
+        """Serve a request that was read; its body begins at `pos` of the frame."""
         if self.meter is not None:
             call.began = self.meter.arrived
         if self.request_log is not None:
             self.request_log.add(call, frame, pos, now_ms)
-        connection.pending.append(call)
+        call.connection.pending.append(call)
         if not (self.faults.active and self.faults.catch(self, call, request, now_ms)):
             self.serve(call, request, now_ms)
 
@@ -190,7 +206,11 @@ class Core:
                 logger.exception("%r failed", call)
             self.disconnect(call.connection, f"{entry.name} v{entry.version} failed: {error}")
             return
-        if response is not None:
+        if response is None:
+            return
+        if type(response) is GeneratorType:
+            self.long_work.begin(call, response, now_ms)
+        else:
             self.reply(call, response)
 
     def _refuse(self, connection: Connection, key: int, version: int, correlation_id: int) -> None:
@@ -213,7 +233,7 @@ class Core:
         connection = call.connection
         if connection.close_reason is not None:
             return
-        _, _, write, _, flexible, bulk, name, version = call.entry
+        _, _, write, _, flexible, bulk, _, name, version = call.entry
         parts: list[Part] = []
         try:
             write(response, parts.append)
@@ -286,6 +306,8 @@ class Core:
         appends = self.appends
         self.topics.now_ms = now_ms
         appends.settle(now_ms)
+        if self.long_work:
+            self.long_work.step(now_ms)
         services = self.services
         for service in services:
             service.collect(now_ms)
@@ -300,6 +322,11 @@ class Core:
             self.meter.end_turn()
         dirty, self._dirty = self._dirty, []
         return dirty
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is work left for the next turn: it should come at once."""
+        return bool(self.long_work)
 
     # Topics that come, grow and go.
 

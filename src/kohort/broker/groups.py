@@ -12,6 +12,7 @@ from kohort.broker.coordinator_log import CoordinatorLog
 from kohort.broker.find_coordinator import GROUP, NO_NODE, Node
 from kohort.broker.group_config import coordinator_config
 from kohort.broker.group_events import GroupEvents
+from kohort.broker.group_parts import Part, Parts, is_many
 from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.table import Api
 from kohort.coordinator.coordinator import Coordinator
@@ -26,6 +27,7 @@ from kohort.records.compression import Compression
 if TYPE_CHECKING:
     from kohort.broker.connection import Call, Connection
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
     from kohort.broker.topics import Catalog, Topic
 
 logger = logging.getLogger("kohort.groups")
@@ -74,28 +76,35 @@ class GroupService:
     def apis(self) -> list[Api]:
         return [
             Api(8, "OffsetCommit", 2, 10, self._handle),
-            Api(9, "OffsetFetch", 1, 10, self._handle),
+            Api(9, "OffsetFetch", 1, 10, self._handle_many),
             Api(11, "JoinGroup", 0, 9, self._handle),
             Api(12, "Heartbeat", 0, 4, self._handle),
             Api(13, "LeaveGroup", 0, 5, self._handle),
             Api(14, "SyncGroup", 0, 5, self._handle),
-            Api(15, "DescribeGroups", 0, 6, self._handle),
+            Api(15, "DescribeGroups", 0, 6, self._handle_many),
             Api(16, "ListGroups", 0, 5, self._handle),
-            Api(42, "DeleteGroups", 0, 2, self._handle),
+            Api(42, "DeleteGroups", 0, 2, self._handle_many),
             Api(47, "OffsetDelete", 0, 0, self._handle),
         ]
 
     # ---- requests and answers
 
+    def _handle_many(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
+        """What names many groups is handled in parts."""
+        if is_many(call, message):
+            return Parts(core, call, message).ask(lambda part, some: self._handle_part(call, part, some))
+        self._handle(core, call, message, now_ms)
+        return None
+
+    def _handle_part(self, call: Call, part: Part, message: Any) -> None:
+        request = Request(part, message, call.version, call.client_id or "", call.connection.client_host)
+        self.coordinator.handle(request, self._core.topics.now_ms)
+        self._answer()
+
     def _handle(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
         effects = self._effects
         request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
-        try:
-            self.coordinator.handle(request, now_ms)
-        except Exception:
-            self._log.begin_loads(now_ms)
-            self._answer()
-            raise
+        self.coordinator.handle(request, now_ms)
         if effects.replies or effects.events:
             self._answer()
 
@@ -104,7 +113,9 @@ class GroupService:
         replies, effects.replies = effects.replies, []
         for request, response in replies:
             call = request.call
-            if type(response) is SharedResponse:
+            if type(call) is Part:
+                call.answered(response)
+            elif type(response) is SharedResponse:
                 core.reply_encoded(call, response.body(call.version))
             else:
                 core.reply(call, response)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kohort.config_key import LONG_MAX
 from kohort.protocol.errors import KafkaError
+from kohort.records.errors import RecordsError
 
 if TYPE_CHECKING:
     from kohort.broker.core import Core
@@ -46,6 +47,10 @@ class Maintenance:
         self._due_ms: dict[str, int] = {}
         self._next_due_ms: int | None = None
         self._running: CompactionJob | None = None
+        self._failed: set[Partition] = set()
+        """Those that failed since the cleaner last looked: the others come first."""
+        self.uncleanable: dict[Partition, str] = {}
+        """Those with a batch that cannot be read, and why; nobody tries them again before a restart."""
 
     def start(self, now_ms: int) -> None:
         for task in _TASKS:
@@ -84,6 +89,7 @@ class Maintenance:
             elif task == CHECKPOINT:
                 self._core.store.checkpoint()
             elif self._running is None and self._core.config["log.cleaner.enable"]:
+                self._failed.clear()
                 self._compact_next(now_ms)
         except KafkaError as error:
             logger.error("%s failed: %s", task, error)
@@ -108,6 +114,8 @@ class Maintenance:
             if not topic.config.compact:
                 continue
             for partition in topic.partitions:
+                if partition in self.uncleanable or partition in self._failed:
+                    continue
                 compaction = partition.log.start_compaction(now_ms)
                 if compaction is not None:
                     self._running = CompactionJob(self, partition, compaction)
@@ -117,6 +125,7 @@ class Maintenance:
     def compacted(self, job: CompactionJob, error: BaseException | None, now_ms: int) -> None:
         self._running = None
         if job.partition.deleted:
+            self.uncleanable.pop(job.partition, None)
             return
         if error is None:
             try:
@@ -124,7 +133,16 @@ class Maintenance:
             except KafkaError as failed:
                 error = failed
         if error is not None:
-            logger.error("%s: compaction failed: %s", job.partition, error)
-            return
-        logger.info("%s: compacted, %d bytes remain", job.partition, job.partition.log.size_bytes)
+            self._give_up(job.partition, error)
+        else:
+            logger.info("%s: compacted, %d bytes remain", job.partition, job.partition.log.size_bytes)
         self._compact_next(now_ms)
+
+    def _give_up(self, partition: Partition, error: BaseException) -> None:
+        """For now, or for good where it is the data that cannot be read."""
+        self._failed.add(partition)
+        if isinstance(error.__cause__, RecordsError):
+            self.uncleanable[partition] = str(error)
+            logger.error("%s: uncleanable until a restart, the others go on: %s", partition, error)
+        else:
+            logger.error("%s: compaction failed: %s", partition, error)

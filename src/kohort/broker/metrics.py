@@ -66,6 +66,7 @@ SIMPLE: dict[str, str] = {
     "kohort_members": "Members of all groups.",
     "kohort_coordinator_timers": "Entries of the coordinator's timer queues.",
     "kohort_broker_parked_fetches": "Fetches that wait for records.",
+    "kafka_log_logcleanermanager_uncleanable_partitions_count": "Partitions with a batch that compaction cannot read.",
 }
 SERVED_LIVES = (Life.LOADING, Life.ACTIVE, Life.FAILED)
 _NUM_GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
@@ -113,6 +114,8 @@ def snapshot(core: Core, meter: Meter, connections: int) -> Snapshot:
     found.simple["kafka_server_socket_server_metrics_connection_count"] = connections
     found.simple["kafka_server_socket_server_metrics_connection_creation_total"] = meter.connections_opened
     found.simple["kohort_broker_parked_fetches"] = len(core.purgatory)
+    uncleanable = sum(not partition.deleted for partition in core.maintenance.uncleanable)
+    found.simple["kafka_log_logcleanermanager_uncleanable_partitions_count"] = uncleanable
     return found
 
 

@@ -1,7 +1,8 @@
 """The only asyncio of the broker: sockets, turns, timers and threads around the core.
 
-Each turn of the loop handles every complete frame that has arrived, then flushes the core once, so that everything that
-came together is appended together and answered together.
+Each turn of the loop handles the complete frames that have arrived, then flushes the core once, so that everything that
+came together is appended together and answered together. A turn and a connection in it have a budget of time; a request
+at least is taken of each connection, the rest is held back and goes on in later turns, one connection after the other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import struct
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import Any
 
 from kohort.broker.clock import Clock
@@ -24,6 +26,8 @@ logger = logging.getLogger("kohort.broker")
 _SIZE = struct.Struct(">i")
 _JOIN_BELOW = 65536
 _FRAMES_PER_TURN = 512
+_SLICE_S = 0.004
+_TURN_S = 0.02
 _MAX_PENDING = 1000
 _WRITE_BUFFER_HIGH = 4 * 1024 * 1024
 _IDLE_CHECKS = 4
@@ -83,6 +87,7 @@ class BrokerProtocol(asyncio.Protocol):
         if core.meter is not None:
             core.meter.arrive()
         budget = self._budget()
+        slice_end = 0.0
         pos, end = 0, len(data)
         self._need = 4
         while end - pos >= 4:
@@ -103,6 +108,11 @@ class BrokerProtocol(asyncio.Protocol):
                 break
             pos = stop
             budget -= 1
+            if pos < end:
+                now = perf_counter()
+                slice_end = slice_end or self._server.slice_end(now)
+                if now >= slice_end or connection.reading is not None:
+                    budget = 0
         if pos < end and connection.close_reason is None:
             self._chunks.append(data[pos:] if pos else data)
             self._have = end - pos
@@ -110,7 +120,7 @@ class BrokerProtocol(asyncio.Protocol):
 
     def _budget(self) -> int:
         """How many requests may be taken in now: none of a peer that does not read its answers."""
-        if not self._writable:
+        if not self._writable or self.connection.reading is not None:  # type: ignore[union-attr]
             return 0
         return min(_FRAMES_PER_TURN, _MAX_PENDING - len(self.connection.pending))  # type: ignore[union-attr]
 
@@ -120,7 +130,7 @@ class BrokerProtocol(asyncio.Protocol):
         self._server.held_back[self] = rest
 
     def proceed(self, rest: bytes) -> None:
-        """Go on with what was held back, if the peer now reads its answers."""
+        """Go on with what was held back, if the peer now reads its answers and its last request has been read."""
         if self.connection is None or self.connection.closed or self._transport.is_closing():
             return
         if self._budget() <= 0:
@@ -188,11 +198,13 @@ class Server:
         self._protocols: set[BrokerProtocol] = set()
         self._by_host: Counter[str] = Counter()
         self._turn_open = False
+        self._turn_ends = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._listener: asyncio.Server | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._worker: ThreadPoolExecutor | None = None
         self._jobs: set[asyncio.Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
 
@@ -220,8 +232,9 @@ class Server:
             protocol.close()
         if self._jobs:
             await asyncio.wait(self._jobs)
-        if self._threads is not None:
-            self._threads.shutdown(wait=True)
+        for threads in (self._threads, self._worker):
+            if threads is not None:
+                threads.shutdown(wait=True)
         await asyncio.sleep(0)
         for protocol in list(self._protocols):
             protocol.abort()
@@ -291,12 +304,13 @@ class Server:
 
     def _end_turn(self) -> None:
         self._turn_open = False
+        self._turn_ends = 0.0
         core, now_ms = self.core, self.clock.now_ms()
         self._send(core.flush(now_ms))
         if self.held_back:
-            held, self.held_back = self.held_back, {}
-            for protocol, rest in held.items():
-                protocol.proceed(rest)
+            self._proceed()
+        if core.busy:
+            self.end_turn()
         for job in core.take_jobs():
             self._run_elsewhere(job)
         due_ms = core.next_deadline()
@@ -304,6 +318,22 @@ class Server:
             due_ms = core.purgatory.next_deadline()
         if due_ms is not None and (self._timer is None or due_ms < self._timer_due_ms):
             self._set_timer(due_ms, now_ms)
+
+    def _proceed(self) -> None:
+        """Go on with what was held back, in the order in which it was, for the length of a turn."""
+        self._turn_ends = perf_counter() + _TURN_S
+        for protocol in list(self.held_back):
+            protocol.proceed(self.held_back.pop(protocol))
+            if perf_counter() >= self._turn_ends:
+                self.end_turn()
+                break
+        self._turn_ends = 0.0
+
+    def slice_end(self, now: float) -> float:
+        """When the connection that is being served has had its share of this turn."""
+        if not self._turn_ends:
+            self._turn_ends = now + _TURN_S
+        return min(now + _SLICE_S, self._turn_ends)
 
     def _send(self, connections: list[Connection]) -> None:
         for connection in connections:
@@ -345,11 +375,18 @@ class Server:
     # Work elsewhere.
 
     def _run_elsewhere(self, job: Job) -> None:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(2, thread_name_prefix="kohort-io")
-        future = self._loop.run_in_executor(self._threads, job.run)
+        future = self._loop.run_in_executor(self._executor(job), job.run)
         self._jobs.add(future)
         future.add_done_callback(lambda done: self._finished(job, done))
+
+    def _executor(self, job: Job) -> ThreadPoolExecutor:
+        if getattr(job, "uses_processor", False):
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1, thread_name_prefix="kohort-worker")
+            return self._worker
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(2, thread_name_prefix="kohort-io")
+        return self._threads
 
     def _finished(self, job: Job, done: asyncio.Future[None]) -> None:
         self._jobs.discard(done)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from kohort.broker.core import Core
 
 Handler = Callable[["Core", "Call", Any, int], Any]
-"""handler(core, call, request, now_ms) -> the response, or None where `core.reply(call, response)` gives it later."""
+"""handler(core, call, request, now_ms) -> the response, or None where `core.reply(call, response)` gives it later.
+
+A generator returns the response, and yields wherever others may have a turn before it goes on (`long_work.py`)."""
 
 
 class Api(NamedTuple):
@@ -39,6 +41,8 @@ class Entry(NamedTuple):
     flexible_response: bool
     bulk: bool
     """Whether answers hold large parts that are better not copied."""
+    records: bool
+    """Whether requests hold records: large, and read in no time."""
     name: str
     version: int
 
@@ -70,6 +74,7 @@ class ApiTable:
             # Clients read the ApiVersions header before they know what the broker speaks (KIP-511).
             flexible_response=response.flexible(version) and api.name != "ApiVersions",
             bulk=api.name == "Fetch",
+            records=api.name == "Produce",
             name=api.name,
             version=version,
         )

@@ -6,11 +6,12 @@ crash in between is finished at the next start. Logs it has never heard of (of a
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.topic_configs import broker_log_config
@@ -34,7 +35,10 @@ DOCUMENT = "kohort.state.json"
 MIN_ISR = "min.insync.replicas"
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 10_000
+SLICE = 32
+"""How many partitions are opened or removed before others have a turn."""
 _FORMAT = 1
+_T = TypeVar("_T")
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _PRODUCER_ID_BLOCK = 1000
 
@@ -105,6 +109,16 @@ def check_name(name: str | None) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
+def finish(steps: Generator[None, None, _T]) -> _T:
+    """All slices at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+
 class Catalog:
     """All topics, by name and by id, and what else the document holds."""
 
@@ -118,6 +132,9 @@ class Catalog:
         self.group_overrides: dict[str, dict[str, str]] = {}
         """Configs of groups that have some of their own, as text."""
         self._deleting: dict[str, str] = {}
+        self._coming: dict[str, Topic] = {}
+        """Topics that are being created."""
+        self._growing: set[str] = set()
         self._next_producer_id = 0
         self._producer_ids_end = 0
         self.epoch = 0
@@ -216,7 +233,9 @@ class Catalog:
             "cluster_configs": self.config.texts(self.config.cluster),
             "group_configs": self.group_overrides,
             "deleting": self._deleting,
-            "topics": {topic.name: topic.describe() for topic in self.by_name.values()},
+            "topics": {
+                topic.name: topic.describe() for topic in itertools.chain(self.by_name.values(), self._coming.values())
+            },
         }
         self.store.write_file(DOCUMENT, json.dumps(document, indent=1).encode())
 
@@ -251,8 +270,10 @@ class Catalog:
 
     def check_new(self, name: str) -> None:
         """KafkaError where a topic of that name cannot be created now."""
-        if name in self.by_name:
+        if name in self.by_name or name in self._coming:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if name in self._deleting:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is still being deleted.")
         check_name(name)
         if name == METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
@@ -265,20 +286,30 @@ class Catalog:
 
     def create(self, name: str, partitions: int, overrides: Mapping[str, str] | None = None) -> Topic:
         """A new topic, or the KafkaError that says why not; nothing is left behind then."""
+        return finish(self.creating(name, partitions, overrides))
+
+    def creating(
+        self, name: str, partitions: int, overrides: Mapping[str, str] | None = None
+    ) -> Generator[None, None, Topic]:
+        """`create` in slices; nobody sees the topic before it is whole, and nobody else can have its name."""
         self.check_new(name)
         topic = Topic(name, self.new_id(), dict(overrides or {}), self.epoch, partitions)
         topic.config = LogConfig.parse(topic.overrides, self.base_config)
-        self._add(topic)
+        self._coming[name] = topic
+        failed = False
         try:
             self.save()
-        except KafkaError:
-            self._forget(topic)
-            raise
-        try:
-            self._open_partitions(topic, partitions)
-        except KafkaError:
-            self.delete(topic)
-            raise
+            try:
+                yield from self._opening(topic, partitions)
+            except KafkaError:
+                failed = True
+                raise
+        finally:
+            del self._coming[name]
+            if failed:
+                self._add(topic)
+                self.delete(topic)
+        self._add(topic)
         logger.info("created topic %s with %d partitions, id %s", name, partitions, to_base64(topic.topic_id))
         if self.created is not None:
             self.created(topic)
@@ -286,6 +317,12 @@ class Catalog:
 
     def delete(self, topic: Topic) -> None:
         """First from the document, then its logs."""
+        finish(self.deleting(topic))
+
+    def deleting(self, topic: Topic) -> Generator[None, None, None]:
+        """`delete` in slices; the topic is gone after the first, its name is free after the last."""
+        if topic.name in self._growing:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Topic {topic.name} is being given partitions: try again.")
         self._forget(topic)
         self._deleting[topic.name] = to_base64(topic.topic_id)
         try:
@@ -295,22 +332,41 @@ class Catalog:
             del self._deleting[topic.name]
             raise
         for partition in topic.partitions:
-            self._delete_log(partition)
+            partition.deleted = True
+        for done, partition in enumerate(topic.partitions, 1):
+            self._delete_log(partition, last=done == len(topic.partitions))
+            if done % SLICE == 0:
+                yield
         del self._deleting[topic.name]
         logger.info("deleted topic %s, id %s", topic.name, to_base64(topic.topic_id))
 
     def grow(self, topic: Topic, count: int) -> None:
-        before = topic.count
+        finish(self.growing(topic, count))
+
+    def growing(self, topic: Topic, count: int) -> Generator[None, None, None]:
+        """More partitions, in slices; nobody sees them before all are there."""
+        before, shown = topic.count, topic.partitions
+        if topic.name in self._growing:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic {topic.name} is being given partitions already.")
+        self._growing.add(topic.name)
+        wider = Topic(topic.name, topic.topic_id, topic.overrides, topic.created_epoch, count)
+        wider.config, wider.partitions = topic.config, list(shown)
         try:
-            self._open_partitions(topic, count)
+            yield from self._opening(wider, count)
             topic.count = count
             self.save()
         except KafkaError:
             topic.count = before
-            for partition in topic.partitions[before:]:
+            for partition in wider.partitions[before:]:
                 self._delete_log(partition)
-            del topic.partitions[before:]
             raise
+        finally:
+            self._growing.discard(topic.name)
+        for partition in wider.partitions[before:]:
+            partition.topic = topic
+            if topic.config is not wider.config:
+                self._configure_log(partition.log, topic.config)
+        topic.partitions = wider.partitions
         logger.info("topic %s has %d partitions now, it had %d", topic.name, count, before)
 
     def set_overrides(self, topic: Topic, overrides: Mapping[str, str]) -> None:
@@ -374,8 +430,13 @@ class Catalog:
         self._collisions[topic.name.replace(".", "_")].discard(topic.name)
 
     def _open_partitions(self, topic: Topic, count: int) -> None:
+        finish(self._opening(topic, count))
+
+    def _opening(self, topic: Topic, count: int) -> Generator[None, None, None]:
         epoch = self.epoch - topic.created_epoch
         for index in range(len(topic.partitions), count):
+            if index % SLICE == SLICE - 1:
+                yield
             log = self.store.get(topic.name, index)
             if log is None:
                 log = self.store.create(topic.name, index, topic.topic_id, topic.config, now_ms=self.now_ms)
@@ -384,9 +445,9 @@ class Catalog:
                 log.flush()  # survivors of a crash; nobody waits for their flush any more
             topic.partitions.append(Partition(topic, index, log, epoch))
 
-    def _delete_log(self, partition: Partition) -> None:
+    def _delete_log(self, partition: Partition, last: bool = True) -> None:
         partition.deleted = True
         try:
-            self.store.delete(partition.topic.name, partition.index)
+            self.store.delete(partition.topic.name, partition.index, last=last)
         except KafkaError as error:
             logger.warning("%s is deleted, but its files could not be removed: %s", partition, error)

@@ -48,14 +48,6 @@ ACTIVE = Life.ACTIVE
 GroupShard = Shard[ShardGroups]
 Handler = Callable[[Context, Request], Decision | None]
 _MOST_ROUTES = 200_000
-_WRITES_ONE_GROUP = (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetCommitRequest,
-    OffsetDeleteRequest,
-    SyncGroupRequest,
-)
 
 
 class Coordinator:
@@ -100,18 +92,7 @@ class Coordinator:
 
     def handle(self, request: Request, now_ms: int) -> None:
         self._now_ms = now_ms
-        try:
-            self._handlers[type(request.message)](request)
-        except Exception:
-            for shard in self._written_by(request.message):
-                self.runtime.crashed(shard, now_ms)
-            raise
-
-    def _written_by(self, message: Any) -> list[GroupShard]:
-        """The shards whose state a request may have changed before it failed."""
-        if type(message) is DeleteGroupsRequest:
-            return [self._shard(group_id) for group_id in message.groups_names]
-        return [self._shard(message.group_id)] if type(message) in _WRITES_ONE_GROUP else []
+        self._handlers[type(request.message)](request)
 
     def topics_deleted(self, deleted: dict[str, bytes], now_ms: int) -> None:
         """Name -> topic id. Their committed offsets go with them."""

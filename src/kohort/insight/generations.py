@@ -47,42 +47,32 @@ class StoredGeneration(NamedTuple):
 
 
 def from_generations(generations: Iterable[StoredGeneration]) -> History:
-    reader = GenerationReader()
-    for generation in generations:
-        reader.read(generation)
-    return reader.history
-
-
-class GenerationReader:
-    """Stored generations in, oldest first; `history` grows with them."""
-
-    def __init__(self) -> None:
-        self.history = History(Source.GENERATIONS)
-        self._before: StoredGeneration | None = None
-
-    def read(self, now: StoredGeneration) -> Rebalance | None:
-        """The rebalance that led to it; None where it was stored for another reason."""
-        history, before = self.history, self._before
+    history = History(Source.GENERATIONS)
+    before: StoredGeneration | None = None
+    for now in generations:
         history.first_ms = now.at_ms if history.first_ms is None else history.first_ms
         history.last_ms = now.at_ms
-        self._before = now
         if before is not None and now.generation < before.generation:
             before = None  # the group was deleted and began anew
         if before is None and not now.members and now.generation == 0:
-            return None  # stored when the group was made
+            before = now  # stored when the group was made
+            continue
         if before is not None and now.generation == before.generation:
-            return None  # stored again within the generation, as for a static member that was replaced
-        made = Rebalance(
-            now.at_ms,
-            [Trigger(now.at_ms, cause) for cause in _changes(before, now)],
-            now.at_ms,
-            now.generation,
-            len(now.members),
-            now.protocol,
-            rebalance_timeout_ms=max((m.rebalance_timeout_ms for m in now.members), default=None),
+            before = now  # stored again within the generation, as for a static member that was replaced
+            continue
+        history.rebalances.append(
+            Rebalance(
+                now.at_ms,
+                [Trigger(now.at_ms, cause) for cause in _changes(before, now)],
+                now.at_ms,
+                now.generation,
+                len(now.members),
+                now.protocol,
+                rebalance_timeout_ms=max((m.rebalance_timeout_ms for m in now.members), default=None),
+            )
         )
-        history.rebalances.append(made)
-        return made
+        before = now
+    return history
 
 
 def _changes(before: StoredGeneration | None, now: StoredGeneration) -> list[Cause]:

@@ -177,6 +177,8 @@ def _read_array(source: Source, field: Field, target: str, flexible: bool) -> No
     element_size = 1 if field.struct is not None else SIZES.get(field.type, 1 if flexible else 2)
     times = f" * {element_size}" if element_size > 1 else ""
     source.emit(f"if n{times} > len(buf) - pos: raise DecodeError({f'{field.name}: more elements than bytes'!r})")
+    if field.type not in ("int32", "int64", "uuid"):
+        source.emit(f"if n > MAX_ELEMENTS: raise DecodeError({f'{field.name}: too many elements'!r})")
     if field.struct is None and field.type in FORMATS and field.type not in ("uuid", "bool"):
         source.emit(f"{target} = list(unpack_from('>%d{FORMATS[field.type]}' % n, buf, pos)); pos += n{times}")
         return
@@ -198,6 +200,7 @@ def _read_array(source: Source, field: Field, target: str, flexible: bool) -> No
 
 def _tags_reader(source: Source, struct: StructDefinition, version: int) -> str:
     source.lines = []
+    source.emit("if n > len(buf) - pos: raise DecodeError('more tagged fields than bytes')")
     source.emit("for _ in range(n):")
     source.depth += 1
     source.emit("tag, pos = uvarint(buf, pos)")

@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast
 from kohort.protocol import codegen, schema, wire
 from kohort.protocol.wire import DecodeError, EncodeError, UnsupportedFieldError
 
+MAX_ELEMENTS = 250_000
+"""The longest array of a request: more names or partitions than any cluster has. Answers are as long as they are."""
 _UNSET: Any = type("UNSET", (), {"__repr__": lambda self: "..."})()
 
 
@@ -151,6 +153,7 @@ def _compile(message: type[Message], version: int) -> tuple[Any, Any]:
         raise EncodeError(f"{definition.name} has no version {version}: {message.MIN_VERSION} to {message.MAX_VERSION}")
     scope: dict[str, Any] = {
         "new": object.__new__,
+        "MAX_ELEMENTS": MAX_ELEMENTS if definition.name.endswith("Request") else 2**31,
         "unpack_from": _struct.unpack_from,
         "pack": _struct.pack,
         **{name: value for name, value in vars(wire).items() if not name.startswith("__")},

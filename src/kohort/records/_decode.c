@@ -30,7 +30,8 @@ enum {
     ERR_COUNT = -6,       /* a record count the bytes cannot hold */
     ERR_RECORD = -7,      /* a record that does not parse */
     ERR_TRAILING = -8,    /* bytes after the last record */
-    ERR_CAPACITY = -9     /* the caller's arrays are too small */
+    ERR_CAPACITY = -9,    /* the caller's arrays are too small */
+    ERR_DELTA = -10       /* records that do not count their offsets from 0 */
 };
 
 enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, LEGACY_MIN_LENGTH = 14, MIN_RECORD_SIZE = 7 };
@@ -63,6 +64,16 @@ typedef struct {
     int32_t *key_start, *key_end, *value_start, *value_end;   /* end is -1 for null */
     int32_t *header_start, *header_count;
 } index_t;
+
+typedef struct {
+    int64_t count, base_timestamp;       /* of the batch */
+    int64_t append_time;                 /* 1: every record has the time max_timestamp, whatever it says */
+    int64_t earliest, latest;            /* the timestamps that may be */
+    int64_t keys_needed, inner_codec;    /* 1: a record needs a key; 1: a record with a codec of its own is at fault */
+    int64_t max_timestamp;               /* in for append_time, else out */
+    int64_t faults, capacity;            /* how many records are at fault, and how many of them may be listed */
+    int32_t *fault;                      /* index * 4 + what is wrong: 0 no key, 1 its timestamp, 2 a codec */
+} walk_t;
 
 typedef struct {
     int64_t rows, headers;         /* capacities */
@@ -385,6 +396,49 @@ EXPORT int64_t kohort_index(const uint8_t *src, int64_t src_len, const batch_t *
         int64_t error = index_batch(src, batch, from, to, ix);
         if (error) return error;
     }
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- walk */
+
+static void at_fault(walk_t *walk, int64_t row, int what) {
+    if (walk->faults < walk->capacity) walk->fault[walk->faults] = (int32_t)(row * 4 + what);
+    walk->faults++;
+}
+
+/* Reads the inflated records of one produced batch once: their structure, their offsets from 0 on, and what the rules
+ * of the topic say about each. */
+EXPORT int64_t kohort_walk(const uint8_t *p, int64_t len, walk_t *walk) {
+    const uint8_t *stop = p + len;
+    int64_t latest = -1;
+    walk->faults = 0;
+    if (walk->count < 0 || walk->count > len / MIN_RECORD_SIZE || walk->count > INT32_MAX / 4) return ERR_COUNT;
+    for (int64_t i = 0; i < walk->count; i++) {
+        int32_t size, delta, key_len, value_len, count;
+        int64_t timestamp, sums[3] = {0, 0, 0};
+        const uint8_t *start;
+        p = varint(p, stop, &size);
+        if (!p || size < 1 || size > stop - p) return ERR_RECORD;
+        const uint8_t *end = p + size;
+        const uint8_t attributes = *p;
+        if (!(p = varlong(p + 1, end, &timestamp))) return ERR_RECORD;
+        if (!(p = varint(p, end, &delta))) return ERR_RECORD;
+        if (!(p = field(p, end, &start, &key_len))) return ERR_RECORD;
+        if (!(p = field(p, end, &start, &value_len))) return ERR_RECORD;
+        if (!(p = varint(p, end, &count))) return ERR_RECORD;
+        if (count < 0 || count > end - p) return ERR_RECORD;
+        if (count && !(p = skip_headers(p, end, count, sums))) return ERR_RECORD;
+        if (p != end) return ERR_RECORD;
+        if (delta != i) return ERR_DELTA;
+        timestamp = walk->append_time ? walk->max_timestamp
+                                      : (int64_t)((uint64_t)walk->base_timestamp + (uint64_t)timestamp);
+        if (timestamp > latest) latest = timestamp;
+        if (walk->inner_codec && (attributes & 7)) at_fault(walk, i, 2);
+        else if (walk->keys_needed && key_len < 0) at_fault(walk, i, 0);
+        else if (timestamp != -1 && (timestamp < walk->earliest || timestamp > walk->latest)) at_fault(walk, i, 1);
+    }
+    if (p != stop) return ERR_TRAILING;
+    walk->max_timestamp = latest;
     return 0;
 }
 

@@ -27,6 +27,7 @@ _MESSAGES = {
     -7: "a record does not parse",
     -8: "bytes follow the last record of a batch",
     -9: "a batch has more records or bytes than it says",
+    -10: "the records of a batch do not count their offsets from 0",
 }
 
 
@@ -59,6 +60,15 @@ class Index(Structure):
     )
 
 
+class Walk(Structure):
+    """One produced batch and the rules for its records; how many break them, and which."""
+
+    _fields_ = _fields(
+        c_int64,
+        "count base_timestamp append_time earliest latest keys_needed inner_codec max_timestamp faults capacity",
+    ) + _fields(c_void_p, "fault")
+
+
 class Headers(Structure):
     """An Arrow list<struct<key, value>> being filled."""
 
@@ -82,6 +92,8 @@ class Kernel:
     index: Callable[..., int]
     gather: Callable[..., int]
     gather_headers: Callable[..., int]
+    walk: Callable[..., int] | None = None
+    """None in a library that was built before there was one."""
 
     def __init__(self, path: Path, *, allow_hardware_crc: bool = True) -> None:
         library = ctypes.CDLL(str(path))
@@ -100,6 +112,9 @@ class Kernel:
             function.argtypes = argument_types
             function.restype = c_int64
             setattr(self, name, function)
+        if hasattr(library, "kohort_walk"):
+            self.walk = library.kohort_walk
+            self.walk.argtypes, self.walk.restype = [pointer, int64, POINTER(Walk)], c_int64
         if self.init(allow_hardware_crc) != ABI_VERSION:
             raise OSError(f"{path} is of another version")
 

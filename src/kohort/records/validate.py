@@ -1,43 +1,67 @@
 """What a broker checks of a produced batch before it appends it, and the error it answers with.
 
-Cheap by default: the header and the checksum. The records themselves are only read where a rule needs them.
+First its envelope: header and checksum. Then its records, inflated within a limit and walked once (`walk.py`); what is
+stored may differ from what came in its codec, its maximum timestamp and its timestamp type, as in Kafka.
 """
+
+from struct import Struct
+from typing import NamedTuple
 
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CRC_POSITION,
     CREATE_TIME,
+    HEADER_SIZE,
     LOG_APPEND_TIME,
-    NO_TIMESTAMP,
+    LOG_OVERHEAD,
+    TIMESTAMP_TYPE_FLAG,
     BatchHeader,
     check_crc,
     iter_batches,
-    read_records,
+    read_header,
 )
-from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer, Compression
+from kohort.records.checksum import crc32c
+from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer, Compression, compress, decompress_view
 from kohort.records.errors import BatchTooLarge, CorruptBatch, InvalidBatch
+from kohort.records.walk import CODEC, NO_KEY, Rules, Walked, walk
 
 DEFAULT_MAX_MESSAGE_BYTES = 1024 * 1024 + 12
+MAX_INFLATION = 32
+"""A batch may inflate to this many times the largest batch that the topic takes."""
 _ZSTD_SINCE_VERSION = 7
+_ATTRIBUTES = Struct(">h")
+_LENGTH = Struct(">i")
+_CRC = Struct(">I")
+_TIMESTAMP = Struct(">q")
+_MAX_TIMESTAMP_POSITION = 35
+_REASONS = {
+    NO_KEY: "a compacted topic cannot accept a message without a key",
+    CODEC: "a record within a compressed batch cannot have a codec of its own",
+}
 
 
-def validate_produce(
-    records: Buffer | None,
-    *,
-    version: int,
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-    now_ms: int | None = None,
-    timestamp_type: int = CREATE_TIME,
-    timestamp_before_max_ms: int = 2**63 - 1,
-    timestamp_after_max_ms: int = 3_600_000,
-    compacted: bool = False,
-    deep: bool = False,
-    max_size: int = DEFAULT_MAX_SIZE,
-) -> BatchHeader:
-    """The header of the one batch in `records` if it may be appended; else a RecordsError with the code to answer.
+class TopicRules(NamedTuple):
+    """What a topic asks of a batch. Timestamps are checked where `now_ms` is given."""
 
-    Timestamps are checked where `now_ms` is given. `compacted` topics need a key in every record, which takes a look at
-    the records themselves, as does `deep` (record by record, as Kafka does it).
-    """
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    now_ms: int | None = None
+    timestamp_type: int = CREATE_TIME
+    timestamp_before_max_ms: int = 2**63 - 1
+    timestamp_after_max_ms: int = 3_600_000
+    compacted: bool = False
+    codec: Compression | None = None
+    """The codec that batches are stored in; None keeps the producer's."""
+    codec_level: int | None = None
+
+    @property
+    def max_inflated_bytes(self) -> int:
+        return min(self.max_message_bytes * MAX_INFLATION, DEFAULT_MAX_SIZE)
+
+
+def check_envelope(records: Buffer | None, version: int, max_message_bytes: int) -> BatchHeader:
+    """The header of the one batch in `records`; a RecordsError with the code to answer where it cannot be appended."""
     header = _only_batch(records, version)
     assert records is not None
     if header.base_offset != 0:
@@ -49,11 +73,89 @@ def validate_produce(
     if header.compression > Compression.ZSTD:
         raise InvalidBatch(f"no codec has the id {header.compression}", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     _check_header(header)
-    if timestamp_type == CREATE_TIME and now_ms is not None:
-        _check_timestamps(header, now_ms, timestamp_before_max_ms, timestamp_after_max_ms)
-    if compacted or deep:
-        _check_records(records, header, compacted, max_size)
     return header
+
+
+def inflated(records: Buffer, header: BatchHeader, max_size: int) -> Buffer:
+    """The records of a batch as they are before compression; BatchTooLarge past the limit."""
+    return decompress_view(header.compression, memoryview(records)[HEADER_SIZE : header.size], max_size)
+
+
+def check_records(records: Buffer, header: BatchHeader, body: Buffer, rules: TopicRules) -> tuple[Buffer, BatchHeader]:
+    """Walk the inflated `body` of a batch; the batch as it is to be stored. A RecordsError where it is refused."""
+    try:
+        walked = walk(body, header, _record_rules(rules))
+    except CorruptBatch as error:
+        raise InvalidBatch(error.message) from None
+    if rules.timestamp_type == LOG_APPEND_TIME and header.timestamp_type == LOG_APPEND_TIME:
+        raise InvalidBatch("a producer may not set the timestamp type LogAppendTime", ErrorCode.INVALID_TIMESTAMP)
+    if walked.faults:
+        raise _refusal(walked, rules)
+    if rules.codec is not None and rules.codec != header.compression:
+        records = _repacked(records, header, body, rules)
+        header = read_header(records)
+    if rules.timestamp_type == CREATE_TIME and (
+        walked.max_timestamp != header.max_timestamp or header.timestamp_type != CREATE_TIME
+    ):
+        records = _retimed(records, header, walked.max_timestamp)
+        header = read_header(records)
+    return records, header
+
+
+def validate_produce(records: Buffer | None, *, version: int, rules: TopicRules | None = None) -> BatchHeader:
+    """Envelope and records, one after the other; the header of what would be stored."""
+    rules = rules or TopicRules()
+    header = check_envelope(records, version, rules.max_message_bytes)
+    assert records is not None
+    return check_records(records, header, readable(records, header, rules.max_inflated_bytes), rules)[1]
+
+
+def readable(records: Buffer, header: BatchHeader, max_size: int) -> Buffer:
+    """`inflated`, where a stream that is no stream is a refusal like any other."""
+    try:
+        return inflated(records, header, max_size)
+    except CorruptBatch as error:
+        raise InvalidBatch(error.message) from None
+
+
+def _record_rules(rules: TopicRules) -> Rules:
+    if rules.timestamp_type == CREATE_TIME and rules.now_ms is not None:
+        earliest, latest = rules.now_ms - rules.timestamp_before_max_ms, rules.now_ms + rules.timestamp_after_max_ms
+        return Rules(earliest, latest, rules.compacted)
+    return Rules(keys_needed=rules.compacted)
+
+
+def _refusal(walked: Walked, rules: TopicRules) -> InvalidBatch:
+    limits = _record_rules(rules)
+    late = f"the timestamp is outside [{limits.earliest}, {limits.latest}]"
+    listed = tuple((index, _REASONS.get(what, late)) for index, what in walked.listed)
+    code = None if all(what in _REASONS for _, what in walked.listed) else ErrorCode.INVALID_TIMESTAMP
+    return InvalidBatch(f"{walked.faults} records are refused; the first: {listed[0][1]}", code, listed)
+
+
+def _repacked(records: Buffer, header: BatchHeader, body: Buffer, rules: TopicRules) -> bytes:
+    """The same records, byte for byte, in the topic's codec."""
+    assert rules.codec is not None
+    packed = compress(rules.codec, body, rules.codec_level)
+    head = bytearray(memoryview(records)[:HEADER_SIZE])
+    _ATTRIBUTES.pack_into(head, ATTRIBUTES_POSITION, header.attributes & ~COMPRESSION_MASK | rules.codec)
+    _LENGTH.pack_into(head, 8, HEADER_SIZE - LOG_OVERHEAD + len(packed))
+    _CRC.pack_into(head, CRC_POSITION, crc32c(packed, crc32c(memoryview(head)[ATTRIBUTES_POSITION:])))
+    if len(head) + len(packed) > rules.max_message_bytes:
+        raise BatchTooLarge(
+            f"in the topic's codec the batch has {len(head) + len(packed)} bytes, the maximum is "
+            f"{rules.max_message_bytes}"
+        )
+    return b"".join((head, packed))
+
+
+def _retimed(records: Buffer, header: BatchHeader, max_timestamp: int) -> bytearray:
+    """With the maximum that its records have, and the type CreateTime."""
+    batch = bytearray(records)
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, header.attributes & ~TIMESTAMP_TYPE_FLAG)
+    _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, max_timestamp)
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+    return batch
 
 
 def _only_batch(records: Buffer | None, version: int) -> BatchHeader:
@@ -86,34 +188,3 @@ def _check_header(header: BatchHeader) -> None:
         raise InvalidBatch("clients are not allowed to write control records")
     if header.has_producer_id and header.base_sequence < 0:
         raise InvalidBatch(f"the sequence number {header.base_sequence} of producer {header.producer_id} is invalid")
-
-
-def _check_timestamps(header: BatchHeader, now_ms: int, before_max_ms: int, after_max_ms: int) -> None:
-    """The batch's extremes stand for its records: the latest is in the header, the first record's is the base."""
-    if header.timestamp_type == LOG_APPEND_TIME:
-        raise InvalidBatch("a producer may not set the timestamp type LogAppendTime", ErrorCode.INVALID_TIMESTAMP)
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp != NO_TIMESTAMP and not now_ms - before_max_ms <= timestamp <= now_ms + after_max_ms:
-            raise InvalidBatch(
-                f"the timestamp {timestamp} is outside [{now_ms - before_max_ms}, {now_ms + after_max_ms}]",
-                ErrorCode.INVALID_TIMESTAMP,
-                ((0, f"timestamp {timestamp} is out of range"),),
-            )
-
-
-def _check_records(records: Buffer, header: BatchHeader, compacted: bool, max_size: int) -> None:
-    try:
-        read = read_records(records, 0, header, max_size)
-    except CorruptBatch as error:
-        raise InvalidBatch(error.message) from None
-    if compacted:
-        missing = tuple(
-            (index, "a compacted topic cannot accept a message without a key")
-            for index, record in enumerate(read)
-            if record.key is None
-        )
-        if missing:
-            raise InvalidBatch(f"{len(missing)} records have no key, which a compacted topic needs", None, missing)
-    for index, record in enumerate(read):
-        if record.offset != index:
-            raise InvalidBatch(f"record {index} says its offset is {record.offset}")

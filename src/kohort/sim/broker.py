@@ -212,6 +212,8 @@ class SimBroker:
             job.run()
             core.job_done(job, None, now_ms)
             self._end_turn_soon()
+        if core.busy:
+            self._end_turn_soon()
         self._arm()
 
     def _arm(self) -> None:

@@ -6,7 +6,7 @@ its deadline. Sessions themselves are in `fetch_sessions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.epochs import epoch_end, epoch_error
@@ -18,7 +18,10 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
+MANY_PARTITIONS = 5_000
+PARTITIONS_AT_ONCE = 500
 _READ_COMMITTED = 1
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 16
@@ -64,6 +67,7 @@ class PendingFetch:
         if self.connection.close_reason is not None:
             return True
         read = Read(self)
+        read.all()
         if not (expired or read.urgent or read.size >= self.min_bytes):
             return False
         self.answer(read, now_ms)
@@ -80,6 +84,9 @@ class PendingFetch:
                 self.core.reply(self.call, response)
                 return
         response.responses = _by_topic(self.call.version, read.results)
+        self._finish(response, read, session, now_ms)
+
+    def _finish(self, response: Any, read: Read, session: FetchSession | None, now_ms: int) -> None:
         if read.fenced:
             response.node_endpoints = [
                 response.NodeEndpoint(
@@ -94,7 +101,10 @@ class PendingFetch:
             response.session_id = self.core.fetch_sessions.create(
                 [asked for asked, _ in read.results], self.call.version >= _TOPIC_IDS_SINCE, now_ms
             )
-        self.core.reply(self.call, response)
+        if len(read.results) > MANY_PARTITIONS:
+            self.core.long_work.encode(self.call, response)
+        else:
+            self.core.reply(self.call, response)
 
 
 class Read:
@@ -110,8 +120,19 @@ class Read:
         self.urgent = False
         self.fenced = False
         self.results: list[tuple[FetchPartition, Any]] = []
-        session = fetch.session
-        for asked in fetch.asked:
+
+    def all(self) -> None:
+        self._some(self._fetch.asked)
+
+    def slices(self) -> Generator[None, None, None]:
+        asked = list(self._fetch.asked)
+        for start in range(0, len(asked), PARTITIONS_AT_ONCE):
+            self._some(asked[start : start + PARTITIONS_AT_ONCE])
+            yield
+
+    def _some(self, partitions: Iterable[FetchPartition]) -> None:
+        session = self._fetch.session
+        for asked in partitions:
             if session is not None and _is_quiet(asked):
                 continue
             row = self._row(asked)
@@ -199,6 +220,8 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         for partition in topic.partitions
     ]
     fetch = PendingFetch(core, call, request, asked)
+    if len(asked) > MANY_PARTITIONS:
+        return _handle_many(core, fetch, request, asked, by_id, now_ms)
     try:
         _set_up_session(core, fetch, request, asked, by_id, now_ms)
     except KafkaError as error:
@@ -209,6 +232,24 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         core.run_elsewhere(WarmUp(fetch, cold, request.max_wait_ms))
     else:
         _first_try(fetch, request.max_wait_ms, now_ms)
+    return None
+
+
+def _handle_many(
+    core: Core, fetch: PendingFetch, request: Any, asked: list[FetchPartition], by_id: bool, now_ms: int
+) -> Steps:
+    """More than a turn has time for: in slices, and answered as soon as it is through."""
+    yield
+    try:
+        _set_up_session(core, fetch, request, asked, by_id, now_ms)
+    except KafkaError as error:
+        return messages.FetchResponse(error_code=error.code)
+    for start in range(0, len(asked), PARTITIONS_AT_ONCE):
+        fetch._resolved += _resolve(core, asked[start : start + PARTITIONS_AT_ONCE])
+        yield
+    read = Read(fetch)
+    yield from read.slices()
+    fetch.answer(read, now_ms)
     return None
 
 

@@ -15,16 +15,25 @@ from kohort.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 # Bit sets of AclOperation: without an authorizer everybody may do everything that a resource has.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 NO_OPERATIONS = -(2**31)
+ROWS_AT_ONCE = 1000
 _BROKER_ENDPOINT = 1
 
 
-def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
-    topics = _topics(core, call, request)
+def handle(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
+    topics: list[Any] = []
+    rows = 0
+    for topic in _topics(core, call, request):
+        topics.append(topic)
+        rows += 1 + len(topic.partitions)
+        if rows > ROWS_AT_ONCE:
+            rows = 0
+            yield
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
@@ -41,18 +50,18 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     )
 
 
-def _topics(core: Core, call: Call, request: Any) -> list[Any]:
+def _topics(core: Core, call: Call, request: Any) -> Iterator[Any]:
     """No list asks for all topics, and so does an empty one in version 0."""
     if request.topics is None or (call.version == 0 and not request.topics):
-        return [_topic(core, topic) for topic in core.topics.by_name.values()]
+        return (_topic(core, topic) for topic in list(core.topics.by_name.values()))
     ids = {asked.topic_id: None for asked in request.topics if asked.topic_id != ZERO_UUID}
     if call.version < 12 and (ids or any(asked.name is None for asked in request.topics)):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Metadata v{call.version} knows topics by name only")
     if ids:
-        return [_by_id(core, topic_id) for topic_id in ids]
+        return (_by_id(core, topic_id) for topic_id in ids)
     create = request.allow_auto_topic_creation and core.config["auto.create.topics.enable"]
     names = {asked.name: None for asked in request.topics}
-    return [_by_name(core, name, create) for name in names]
+    return (_by_name(core, name, create) for name in names)
 
 
 def _by_id(core: Core, topic_id: bytes) -> Any:

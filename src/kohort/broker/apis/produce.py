@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.appends import Append
-from kohort.broker.recompress import recompressed
+from kohort.broker.checking import Check, topic_rules
 from kohort.broker.topics import Partition, Topic
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
-from kohort.records.batch import CREATE_TIME, LOG_APPEND_TIME, TRANSACTIONAL_FLAG, BatchHeader
+from kohort.records.batch import TRANSACTIONAL_FLAG
 from kohort.records.errors import InvalidBatch, RecordsError
-from kohort.records.validate import validate_produce
+from kohort.records.validate import check_envelope
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
@@ -31,7 +31,7 @@ class PendingProduce:
         self.call = call
         self.acks = acks
         self.response = response
-        self.waiting = 0
+        self.waiting = 1  # the handler itself, which goes on to other partitions
         self.failed: ErrorCode | None = None
 
     def appended(self, append: Append, now_ms: int) -> None:
@@ -42,6 +42,28 @@ class PendingProduce:
             result.base_offset = append.base_offset
             result.log_append_time_ms = append.append_time_ms
             result.log_start_offset = append.log_start_offset
+        self.done_with_one()
+
+    def checked(self, check: Check, now_ms: int) -> None:
+        """The records of a batch are as they should be, or not; until the end of `handle` nothing is finished."""
+        error, result = check.error, check.purpose
+        if error is None:
+            self.core.append(Append(check.partition, check.records, check.header, self, result))
+            return
+        self.refuse(result, error.code, error.message)
+        if isinstance(error, InvalidBatch) and error.record_errors:
+            result.log_start_offset = check.partition.log.start_offset
+            result.record_errors = [
+                messages.ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
+                for index, reason in error.record_errors
+            ]
+        self.done_with_one()
+
+    def is_wanted(self) -> bool:
+        """Whether the outcome still matters: a peer that is gone never learns of it, unless it did not want to."""
+        return self.acks == 0 or self.call.connection.close_reason is None
+
+    def done_with_one(self) -> None:
         self.waiting -= 1
         if self.waiting == 0:
             self.finish()
@@ -80,8 +102,7 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> None:
             else:
                 _queue(pending, partition, records, result, now_ms)
         response.responses.append(topic_of(name=asked.name, topic_id=asked.topic_id, partition_responses=results))
-    if pending.waiting == 0:
-        pending.finish()
+    pending.done_with_one()
 
 
 def _rows(call: Call, request: Any) -> Iterable[tuple[Any, dict[int, Any]]]:
@@ -108,35 +129,15 @@ def _find(core: Core, call: Call, asked: Any) -> tuple[Topic | None, ErrorCode]:
 
 
 def _queue(pending: PendingProduce, partition: Partition, records: Any, result: Any, now_ms: int) -> None:
-    config = partition.log.config
+    rules = topic_rules(partition.log.config, now_ms)
     try:
-        header = validate_produce(
-            records,
-            version=pending.call.version,
-            max_message_bytes=config.max_message_bytes,
-            now_ms=now_ms,
-            timestamp_type=LOG_APPEND_TIME if config.log_append_time else CREATE_TIME,
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            compacted=config.compact,
-        )
-        if config.compression_type != "producer":
-            records, header = recompressed(records, header, config)
+        header = check_envelope(records, pending.call.version, rules.max_message_bytes)
     except RecordsError as error:
         pending.refuse(result, error.code, error.message)
-        if isinstance(error, InvalidBatch) and error.record_errors:
-            result.log_start_offset = partition.log.start_offset
-            result.record_errors = [
-                messages.ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=reason)
-                for index, reason in error.record_errors
-            ]
         return
     if header.attributes & TRANSACTIONAL_FLAG:
         pending.refuse(result, ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker")
         return
-    _append(pending, partition, records, header, result)
-
-
-def _append(pending: PendingProduce, partition: Partition, records: Any, header: BatchHeader, result: Any) -> None:
     pending.waiting += 1
-    pending.core.append(Append(partition, records, header, pending, result))
+    check = Check(pending, partition, records, header, rules, result)
+    pending.core.checking.check(pending.call.connection, check, now_ms)

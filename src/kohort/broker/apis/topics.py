@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config_rows import topic_sources
@@ -15,11 +16,12 @@ from kohort.storage.config import LogConfig
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 _HIGH_WATERMARK = -1
 
 
-def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.CreateTopicsResponse()
     names = Counter(asked.name for asked in request.topics)
     for name, count in names.items():
@@ -33,7 +35,7 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         row = response.CreatableTopicResult(name=asked.name, error_message=None)
         response.topics.append(row)
         try:
-            _create(core, asked, row, request.validate_only, call.version)
+            yield from _create(core, asked, row, request.validate_only, call.version)
         except KafkaError as error:
             _refuse(row, error)
     return response
@@ -46,14 +48,14 @@ def _refuse(row: Any, error: KafkaError) -> None:
     row.configs = None
 
 
-def _create(core: Core, asked: Any, row: Any, validate_only: bool, version: int) -> None:
+def _create(core: Core, asked: Any, row: Any, validate_only: bool, version: int) -> Generator[None, None, None]:
     core.topics.check_new(asked.name)
     partitions = _partition_count(core, asked)
     overrides = _overrides(asked)
     if validate_only:
         config = LogConfig.parse(overrides, core.topics.base_config)
     else:
-        topic = core.topics.create(asked.name, partitions, overrides)
+        topic = yield from core.topics.creating(asked.name, partitions, overrides)
         row.topic_id = topic.topic_id
         config = topic.config
     if version >= 5:
@@ -137,7 +139,7 @@ def _check_brokers(core: Core, broker_ids: list[int]) -> None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
-def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DeleteTopicsResponse()
     if call.version >= 6:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
@@ -152,7 +154,7 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Any:
             if counts[name, topic_id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
             topic = _to_delete(core, name, topic_id, call.version)
-            core.topics.delete(topic)
+            yield from core.topics.deleting(topic)
         except KafkaError as error:
             row.error_code, row.error_message = error.code, error.message
             continue
@@ -179,7 +181,7 @@ def _to_delete(core: Core, name: str | None, topic_id: bytes, version: int) -> T
     return topic
 
 
-def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.CreatePartitionsResponse()
     names = Counter(asked.name for asked in request.topics)
     for asked in {asked.name: asked for asked in request.topics}.values():
@@ -191,7 +193,7 @@ def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:
             topic = _to_grow(core, asked)
             if request.validate_only:
                 continue
-            core.topics.grow(topic, asked.count)
+            yield from core.topics.growing(topic, asked.count)
         except KafkaError as error:
             row.error_code, row.error_message = error.code, error.message
             continue

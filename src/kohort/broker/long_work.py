@@ -1,0 +1,134 @@
+"""Requests that take longer than others should wait: read and answered on another thread, handled in slices.
+
+A handler that is a generator has had a slice when it yields; one slice of every such request is taken in a turn, and
+the answer of one that took several is encoded elsewhere. What a connection that is closed wanted to know is dropped;
+what it wanted changed is changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from kohort.protocol.errors import KafkaError
+from kohort.protocol.wire import DecodeError
+
+if TYPE_CHECKING:
+    from kohort.broker.connection import Call
+    from kohort.broker.core import Core
+
+logger = logging.getLogger("kohort.broker")
+
+SLICES_PER_TURN = 8
+CHANGES = frozenset({"CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteGroups"})
+Steps = Generator[None, None, Any]
+"""A handler in slices; it returns the response, or None where that is given later."""
+
+
+class LongWork:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._sliced: deque[tuple[Call, Steps]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._sliced)
+
+    def begin(self, call: Call, steps: Steps, now_ms: int) -> None:
+        """Handle the first slice now: for most requests it is the only one."""
+        if self._advance(call, steps, first=True):
+            self._sliced.append((call, steps))
+
+    def step(self, now_ms: int) -> None:
+        """A slice of each, as many as a turn has time for; the others come first in the next."""
+        for _ in range(min(len(self._sliced), SLICES_PER_TURN)):
+            call, steps = self._sliced.popleft()
+            if call.connection.close_reason is not None and call.entry.name not in CHANGES:
+                steps.close()
+            elif self._advance(call, steps, first=False):
+                self._sliced.append((call, steps))
+
+    def _advance(self, call: Call, steps: Steps, first: bool) -> bool:
+        """Whether there is more to do."""
+        try:
+            next(steps)
+            return True
+        except StopIteration as end:
+            if end.value is not None:
+                if first:
+                    self._core.reply(call, end.value)
+                else:
+                    self.encode(call, end.value)
+        except Exception as error:
+            self.failed(call, error)
+        return False
+
+    def failed(self, call: Call, error: Exception) -> None:
+        if not isinstance(error, KafkaError):
+            logger.exception("%r failed", call)
+        self._core.disconnect(call.connection, f"{call.entry.name} v{call.entry.version} failed: {error}")
+
+    def encode(self, call: Call, response: Any) -> None:
+        """Answer with what takes long to write."""
+        self._core.run_elsewhere(Encoding(self._core, call, response))
+
+    def read(self, call: Call, frame: bytes, pos: int) -> None:
+        """Decode a large request elsewhere; the connection's next ones wait for it."""
+        call.connection.reading = call
+        self._core.run_elsewhere(Reading(self._core, call, frame, pos))
+
+
+class Reading:
+    """A Job: the decoding of one request."""
+
+    uses_processor = True
+
+    def __init__(self, core: Core, call: Call, frame: bytes, pos: int) -> None:
+        self._core = core
+        self._call = call
+        self._frame = frame
+        self._pos = pos
+        self._request: Any = None
+
+    def run(self) -> None:
+        if self._call.connection.close_reason is not None:
+            return
+        self._request, end = self._call.entry.read(self._frame, self._pos)
+        if end > len(self._frame):
+            raise DecodeError(f"{end - len(self._frame)} bytes short")
+
+    def finish(self, error: BaseException | None, now_ms: int) -> None:
+        connection = self._call.connection
+        connection.reading = None
+        if connection.close_reason is not None:
+            return
+        if error is not None:
+            self._core.disconnect(connection, f"malformed request: {error}")
+        else:
+            self._core.admit(self._call, self._request, self._frame, self._pos, now_ms)
+
+
+class Encoding:
+    """A Job: the encoding of one large answer."""
+
+    uses_processor = True
+
+    def __init__(self, core: Core, call: Call, response: Any) -> None:
+        self._core = core
+        self._call = call
+        self._response = response
+        self._body = b""
+
+    def run(self) -> None:
+        if self._call.connection.close_reason is None:
+            parts: list[Any] = []
+            self._call.entry.write(self._response, parts.append)
+            self._body = b"".join(parts)
+
+    def finish(self, error: BaseException | None, now_ms: int) -> None:
+        if error is not None:
+            logger.error("the answer to %r cannot be encoded: %s", self._call, error)
+            self._core.disconnect(self._call.connection, f"{self._call.entry.name} failed: {error}")
+        else:
+            self._core.reply_encoded(self._call, self._body)

@@ -1,0 +1,211 @@
+"""Requests that take long leave room for others: slices, other threads, a budget of time for every connection."""
+
+import threading
+import time
+
+import pytest
+
+import kohort
+from kohort.broker.apis.fetch import MANY_PARTITIONS
+from kohort.broker.groups import GroupService
+from kohort.broker.topics import SLICE
+from kohort.protocol import messages
+from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.frames import encode_request
+from wire import WireClient, World, batch, fetch_request, run_job
+
+
+@pytest.fixture
+def world():
+    return World({"offsets.topic.num.partitions": 3}, groups=GroupService)
+
+
+def turns(world, client):
+    """How many turns a request takes until it is answered, each with an answer to somebody else."""
+    other, count = world.connect(), 0
+    while not client.answers:
+        count += 1
+        assert count < 10_000
+        other.send(messages.MetadataRequest(topics=[]), 9)
+        for connection in world.core.flush(world.now_ms):
+            connection.shell.deliver()
+        assert len(other.answers) == count, "nobody else waits for it"
+        for job in world.core.take_jobs():
+            run_job(world.core, job, world.now_ms)
+    return count
+
+
+def create(name, partitions):
+    kind = messages.CreateTopicsRequest
+    return kind(topics=[kind.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
+
+
+def test_many_partitions_are_created_grown_and_deleted_in_slices(world):
+    client = world.connect()
+    client.send(create("t", 10 * SLICE), 7)
+    assert "t" not in world.core.topics.by_name, "nobody sees half a topic"
+    assert world.connect().call(create("t", 1), 7).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    turns(world, client)
+    assert len(world.core.topics.by_name["t"].partitions) == 10 * SLICE
+
+    grow = messages.CreatePartitionsRequest
+    client.answers.clear()
+    client.send(grow(topics=[grow.CreatePartitionsTopic(name="t", count=20 * SLICE, assignments=None)]), 3)
+    assert len(world.core.topics.by_name["t"].partitions) == 10 * SLICE
+    assert turns(world, client) > 1
+    assert {p.topic for p in world.core.topics.by_name["t"].partitions} == {world.core.topics.by_name["t"]}
+    assert len(world.core.topics.by_name["t"].partitions) == 20 * SLICE
+
+    client.answers.clear()
+    delete = messages.DeleteTopicsRequest
+    client.send(delete(topics=[delete.DeleteTopicState(name="t", topic_id=b"\0" * 16)]), 6)
+    assert "t" not in world.core.topics.by_name and world.store.logs, "gone at once, removed in slices"
+    assert turns(world, client) > 1
+    assert client.answers[0].responses[0].error_code == 0
+    assert not world.store.logs
+    assert client.call(create("t", 1), 7).topics[0].error_code == 0
+
+
+def test_a_creation_goes_on_when_its_client_is_gone(world):
+    client = world.connect()
+    client.send(create("t", 10 * SLICE), 7)
+    world.core.connection_lost(client.connection, world.now_ms)
+    world.turn()
+    assert len(world.core.topics.by_name["t"].partitions) == 10 * SLICE
+
+
+def test_a_crash_between_two_slices_leaves_a_whole_topic(world):
+    world.connect().send(create("t", 10 * SLICE), 7)
+    assert 0 < len(world.store.logs) < 10 * SLICE
+    again = World(store=world.store)
+    assert len(again.core.topics.by_name["t"].partitions) == 10 * SLICE
+
+
+def test_a_creation_that_fails_halfway_leaves_nothing(world, monkeypatch):
+    create_log, made = world.store.create, []
+
+    def fails_late(*given, **more):
+        if len(made) == 3 * SLICE:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
+        made.append(given)
+        return create_log(*given, **more)
+
+    monkeypatch.setattr(world.store, "create", fails_late)
+    client = world.connect()
+    assert client.call(create("t", 10 * SLICE), 7).topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not world.store.logs and "t" not in world.core.topics.by_name
+    assert "t" not in World(store=world.store).core.topics.by_name
+
+
+def test_metadata_of_many_topics(world):
+    for number in range(30):
+        world.create_topic(f"t{number}", 100)
+    client = world.connect()
+    client.send(messages.MetadataRequest(topics=None), 9)
+    assert turns(world, client) > 1
+    assert len(client.answers[0].topics) == 30
+
+
+def test_a_fetch_of_many_partitions_is_answered_in_slices(world):
+    world.create_topic("t", 2)
+    client = world.connect()
+    client.produce("t", batch(b"a"), partition=1)
+    client.answers.clear()
+    request = fetch_request("t", *[0] * (MANY_PARTITIONS + 1), max_wait_ms=60_000, min_bytes=100_000)
+    client.send(request, 12)
+    assert turns(world, client) > 1
+    rows = client.answers[0].responses[0].partitions
+    assert len(rows) == MANY_PARTITIONS + 1
+    assert rows[1].records and rows[2].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_offsets_of_many_groups(world, committed):
+    world.create_topic("t")
+    client = world.connect()
+    client.call(messages.FindCoordinatorRequest(key_type=0, coordinator_keys=["g0"]), 4)
+    commit = messages.OffsetCommitRequest
+    row = commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topics = [commit.OffsetCommitRequestTopic(name="t", partitions=[row])]
+    for number in range(250 if committed else 0):
+        client.call(commit(group_id=f"g{number}", topics=topics), 8)
+    client.answers.clear()
+    fetch = messages.OffsetFetchRequest
+    names = [f"g{number}" for number in range(250)]
+    client.send(fetch(groups=[fetch.OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]), 8)
+    assert turns(world, client) > 1
+    groups = client.answers[0].groups
+    assert [group.group_id for group in groups] == names
+    assert all(bool(group.topics) == committed for group in groups)
+
+
+def test_many_groups_are_deleted_once_each(world):
+    client = world.connect()
+    client.call(messages.FindCoordinatorRequest(key_type=0, coordinator_keys=["g0"]), 4)
+    names = [f"g{number % 200}" for number in range(300)]
+    client.answers.clear()
+    client.send(messages.DeleteGroupsRequest(groups_names=names), 2)
+    turns(world, client)
+    codes = {row.group_id: row.error_code for row in client.answers[0].results}
+    assert len(client.answers[0].results) == 200 and set(codes.values()) == {ErrorCode.GROUP_ID_NOT_FOUND}
+
+
+def test_a_large_request_is_read_elsewhere_and_keeps_its_place(world):
+    client = world.connect()
+    names = [messages.MetadataRequest.MetadataRequestTopic(name="n" * 200 + str(n)) for n in range(3000)]
+    world.run_jobs = False
+    client.send(messages.MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
+    assert client.connection.reading is not None
+    world.run_jobs = True
+    world.turn()
+    assert client.connection.reading is None
+    assert len(client.answers[0].topics) == 3000
+
+
+def test_a_large_request_that_cannot_be_read_costs_its_connection(world):
+    client = world.connect()
+    names = [messages.MetadataRequest.MetadataRequestTopic(name="n" * 200) for n in range(3000)]
+    frame = b"".join(map(bytes, encode_request(1, "x", 9, messages.MetadataRequest(topics=names))))[4:-50_000]
+    client.send_raw(frame)
+    world.turn()
+    assert "malformed" in client.connection.close_reason
+
+
+def test_more_names_than_any_cluster_has_are_not_read(world):
+    client = world.connect()
+    head = b"".join(map(bytes, encode_request(1, "x", 8, messages.MetadataRequest(topics=[]))))[4:]
+    body = head.index(b"x") + 1
+    frame = head[:body] + (300_000).to_bytes(4, "big") + b"\0\1n" * 300_000 + b"\0\0\0"
+    client.send_raw(frame)
+    world.turn()
+    assert "too many elements" in client.connection.close_reason
+
+
+def test_a_flood_on_one_connection_does_not_starve_the_others():
+    with kohort.Broker(config={"offsets.topic.num.partitions": 2}) as broker:
+        for number in range(20):
+            broker.create_topic(f"t{number}", 100)
+        hogs = [WireClient(broker.bootstrap_servers) for _ in range(4)]
+        request = messages.MetadataRequest(topics=None)
+        flood = b"".join(map(bytes, encode_request(1, "hog", 9, request))) * 500
+        readers = [threading.Thread(target=_drain, args=(hog.socket,), daemon=True) for hog in hogs]
+        for hog, reader in zip(hogs, readers, strict=True):
+            reader.start()
+            hog.socket.sendall(flood)
+        innocent = WireClient(broker.bootstrap_servers)
+        waits = []
+        for _ in range(20):
+            began = time.monotonic()
+            innocent.call(messages.ApiVersionsRequest(), 0)
+            waits.append(time.monotonic() - began)
+        for client in (*hogs, innocent):
+            client.close()
+    assert sorted(waits)[10] < 1, "the flood takes minutes, an innocent request a moment"
+
+
+def _drain(socket):
+    try:
+        while socket.recv(1 << 20):
+            pass
+    except OSError:
+        pass
