@@ -18,7 +18,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 from broker_process import BrokerProcess, ask, free_ports
 
@@ -270,6 +272,50 @@ class ApacheKafka(BrokerProcess):
         path = self.home / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return path
+
+
+class ApacheKafkaCluster:
+    """Several combined brokers and controllers, of which each is in a rack of its own: rack-1, rack-2, ...
+
+    A context manager. `nodes[0]` has node id 1. Consumers may read from followers (KIP-392).
+    """
+
+    def __init__(self, size: int = 3, config: Mapping[str, object] | None = None) -> None:
+        self.nodes = [ApacheKafka(config) for _ in range(size)]
+        voters = ",".join(f"{number}@127.0.0.1:{node.controller_port}" for number, node in enumerate(self.nodes, 1))
+        for number, node in enumerate(self.nodes, 1):
+            node.cluster_id = self.nodes[0].cluster_id
+            node.config = {
+                "node.id": number,
+                "broker.rack": f"rack-{number}",
+                "controller.quorum.voters": voters,
+                "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+                "offsets.topic.replication.factor": size,
+                **node.config,
+            }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(node.bootstrap_servers for node in self.nodes)
+
+    def __enter__(self) -> Self:
+        """All at once: none can be used before most of them run."""
+        with ThreadPoolExecutor() as threads:
+            started = [threads.submit(node.start) for node in self.nodes]
+        try:
+            for one in started:
+                one.result()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 import kohort
 from kohort.client.blocking import BlockingTransport
+from kohort.client.types import TopicPartition as KohortPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.spark import fetch
 from kohort.spark.accounting import DataLossError
@@ -218,3 +219,32 @@ def test_a_damaged_batch_fails_the_task(servers: str, topic: str, monkeypatch: p
     monkeypatch.setattr(fetch.Account, "walk", damage)
     with pytest.raises(RuntimeError, match="cannot be decoded"):
         list(fetch.read(task(servers, topic, 0, 2000)))
+
+
+@pytest.mark.parametrize("replica_has", [500, 0, None])
+def test_what_a_near_replica_lacks_is_read_from_the_leader(
+    servers: str, topic: str, replica_has: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The replica is another broker with the beginning of the topic, without any of it, or without the topic."""
+    with kohort.Broker(config={"auto.create.topics.enable": "false"}) as replica:
+        if replica_has is not None:
+            create(replica.bootstrap_servers, topic, 1)
+            produce(replica.bootstrap_servers, topic, VALUES[:replica_has], partition=0)
+        wanted = task(servers, topic, 0, 2000, **{"client.rack": "a", "client.id": unique("worker")})
+        cluster = fetch.cluster_for(wanted.settings)
+        place = KohortPartition(topic, 0)
+        cluster.leader(place)
+        cluster._nodes[99] = ("127.0.0.1", replica.port)
+        assert cluster.prefer(place, 99) and cluster.replica(place) == ("127.0.0.1", replica.port)
+        with caplog.at_level(logging.INFO, "kohort.spark"):
+            assert rows(fetch.read(wanted)) == list(enumerate(VALUES))
+        assert "from the leader instead of a near replica" in caplog.text
+        assert cluster.replica(place) is None
+
+
+def test_a_replica_that_is_not_known_is_not_looked_for(servers: str, topic: str) -> None:
+    wanted = task(servers, topic, 0, 2000, **{"client.rack": "a", "client.id": unique("worker")})
+    cluster = fetch.cluster_for(wanted.settings)
+    cluster.leader(KohortPartition(topic, 0))
+    assert not cluster.prefer(KohortPartition(topic, 0), 99)
+    assert rows(fetch.read(wanted)) == list(enumerate(VALUES))

@@ -69,6 +69,8 @@ class Cluster:
         self._pool = pool
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._preferred: dict[TopicPartition, tuple[int, float]] = {}
+        """The replica that a leader has named as the one to read from, and until when (KIP-392)."""
         self._topic_ids: dict[str, str] = {}
         self._counts: dict[str, int] = {}
 
@@ -105,9 +107,23 @@ class Cluster:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader now")
         return node
 
+    def replica(self, partition: TopicPartition) -> tuple[str, int] | None:
+        """The follower to read from; None where the leader has named none, or not lately."""
+        node_id, until = self._preferred.get(partition, (-1, 0.0))
+        if time.monotonic() >= until:
+            self._preferred.pop(partition, None)
+            return None
+        return self._nodes.get(node_id)
+
+    def prefer(self, partition: TopicPartition, node_id: int) -> bool:
+        """The leader says where to read; whether that node is known."""
+        self._preferred[partition] = (node_id, time.monotonic() + self.config["metadata.max.age.ms"] / 1000)
+        return node_id in self._nodes
+
     def forget(self, partition: TopicPartition) -> None:
-        """The leader refused or is gone: ask again before the next use."""
+        """The leader or the replica refused or is gone: ask again before the next use."""
         self._leaders.pop(partition, None)
+        self._preferred.pop(partition, None)
 
     def _ask_metadata(self, topics: Iterable[str] | None) -> list[TopicPartition]:
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]

@@ -1,4 +1,4 @@
-"""A task's read: offsets [first, stop) of partitions from their leaders to Arrow, stateless and blocking.
+"""A task's read: offsets [first, stop) of partitions, from leaders or near replicas, to Arrow; stateless and blocking.
 
 The next Fetch, of the same partition or of the task's next, is on its way while the last is decoded. Leader changes,
 broker restarts and damaged answers are retried from the next offset; every offset is accounted for (accounting.py).
@@ -96,6 +96,9 @@ class RangeReader:
         self._isolation = READ_COMMITTED if self._config["isolation.level"] == "read_committed" else READ_UNCOMMITTED
         self._size_limit: int = self._config["max.partition.fetch.bytes"]
         self._connection: BlockingTransport | None = None
+        self._rack: str = self._config["client.rack"]
+        """Sent so that the leader can name a nearer replica (KIP-392); not any more once that one was of no use."""
+        self._at_replica = False
         self._asked_for: int | None = None
         self._retry: Retry | None = None
 
@@ -138,6 +141,9 @@ class RangeReader:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range()
             return None
+        if answer.preferred_read_replica >= 0 and not answer.records:
+            self._go_to_replica(answer.preferred_read_replica)
+            return None
         if answer.error_code:
             code = ErrorCode.of(answer.error_code)
             raise KafkaError(code, f"fetch of {self._partition}: {code.message}")
@@ -158,7 +164,9 @@ class RangeReader:
 
     def _ask(self, offset: int) -> None:
         if self._connection is None:
-            host, port = self._cluster.leader(self._partition)
+            replica = self._cluster.replica(self._partition) if self._rack else None
+            self._at_replica = replica is not None
+            host, port = replica or self._cluster.leader(self._partition)
             self._connection = POOL.take(host, port, self._config)
         expected = self._account.bytes_left(_record_bytes.get(self._partition.topic, UNKNOWN_RECORD_BYTES))
         size = min(expected + SPARE_FETCH_BYTES, self._size_limit)
@@ -178,6 +186,7 @@ class RangeReader:
             session_id=_NO_SESSION,
             session_epoch=_FINAL_EPOCH,
             topics=[topic],
+            rack_id=self._rack,
         )
         self._connection.send(request, _BY_ID if self._topic_id else _BY_NAME, lasting=False)
         self._asked_for = offset
@@ -202,6 +211,9 @@ class RangeReader:
 
     def _again(self, error: Exception) -> None:
         """Wait and look for the leader again, or give up."""
+        if self._at_replica and is_transient(error):
+            self._back_to_leader(str(error))
+            return
         self._release()
         self._cluster.forget(self._partition)
         gone = isinstance(error, TopicGone) or getattr(error, "code", None) in _GONE
@@ -220,8 +232,23 @@ class RangeReader:
             why = f"as topic {self._topic_id} any more: it was deleted or created again" if other else "(any more)"
             self._lost(f"{self._partition} does not exist {why}", self._account.stop)
 
+    def _go_to_replica(self, node_id: int) -> None:
+        self._release()
+        if not self._cluster.prefer(self._partition, node_id):
+            self._back_to_leader(f"node {node_id} is not known")
+
+    def _back_to_leader(self, why: str) -> None:
+        """For the rest of the range. What a follower lacks is no loss: it may be behind."""
+        log.info("%s: reading from the leader instead of a near replica: %s", self._partition, why)
+        self._rack = ""
+        self._release()
+        self._cluster.forget(self._partition)
+
     def _nothing_there(self, answer: Any) -> None:
         """An answer without a whole batch: the end of the log lies before the end of the range, for now or for good."""
+        if self._at_replica:
+            self._back_to_leader(f"it has nothing at offset {self._account.next_offset} yet")
+            return
         if self._retry is None:
             self._retry = Retry(self._config, self._config["request.timeout.ms"])
         end = answer.last_stable_offset if self._isolation == READ_COMMITTED else answer.high_watermark
@@ -235,6 +262,9 @@ class RangeReader:
             self._lost(str(error), self._account.stop)
 
     def _out_of_range(self) -> None:
+        if self._at_replica:
+            self._back_to_leader(f"it does not have offset {self._account.next_offset}")
+            return
         limits = self._cluster.list_offsets({self._partition: EARLIEST})
         start = limits.get(self._partition)
         position = self._account.next_offset
@@ -272,6 +302,7 @@ class RangeReader:
         if self._connection is not None:
             POOL.give_back(self._connection, self._config)
         self._connection = self._asked_for = None
+        self._at_replica = False
 
     def close(self) -> None:
         self._release()
