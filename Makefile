@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 RECIPES := .venv-recipes
 OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
-.PHONY: demo test test-again recipes docs dist lint conformance bench sim soak clean help
+.PHONY: demo test test-again recipes docs dist lint conformance bench sim soak soak-spark clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
@@ -14,6 +14,7 @@ help:
 	@echo "make conformance  compare with a real Apache Kafka (needs a JDK 17+ and Maven)"
 	@echo "make sim          thousands of simulated clusters, each with its own faults"
 	@echo "make soak         ten minutes of real clients and real crashes"
+	@echo "make soak-spark   two Spark applications and a consumer in one group, killed, paused, reset; every offset audited"
 	@echo "make bench        side by side with Apache Kafka and Spark's own connector (needs a JDK 17+ and Maven)"
 	@echo "make recipes      kohort in tests of FastStream, Quix Streams, Faust, Bytewax, ... (downloads them)"
 	@echo "make docs         the site, with every link checked"
@@ -73,6 +74,9 @@ sim: $(READY)
 
 soak: $(READY)
 	$(BIN)/python tests/soak.py --minutes 10
+
+soak-spark: $(READY)
+	$(BIN)/python tests/soak_spark.py --minutes 6
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

@@ -115,3 +115,23 @@ def test_the_exchange_and_a_brokers_refusal() -> None:
     assert refused.send(b'{"status":"invalid_token"}') == b"\x01"
     with pytest.raises(AuthenticationError, match="invalid_token"):
         refused.send(b"")
+
+
+def test_amazons_tokens_are_signed_with_the_credentials_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Amazon's own library, which signs and asks nobody."""
+    pytest.importorskip("aws_msk_iam_sasl_signer")
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    with pytest.raises(ConfigError, match="set AWS_REGION"):
+        tokens.aws_msk_iam()
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not a secret")
+    provider = "kohort.client.tokens:aws_msk_iam"
+    found = credentials(config(**{"sasl.oauthbearer.token.provider": provider}))
+    assert found is not None
+    url = base64.urlsafe_b64decode(found.password + "=" * (-len(found.password) % 4)).decode()
+    assert url.startswith("https://kafka.eu-central-1.amazonaws.com/?Action=kafka-cluster%3AConnect")
+    assert "X-Amz-Credential=AKIAEXAMPLE" in url and "X-Amz-Signature=" in url
+    _, ends_at = tokens.aws_msk_iam()
+    assert 60 < ends_at - time.time() < 24 * 3600

@@ -9,13 +9,15 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import kohort
 from kohort.client.errors import NotConnectedError
 from kohort.spark.cluster import Cluster
-from kohort.spark.options import parse_read_options
+from kohort.spark.options import parse_read_options, parse_write_options
 from kohort.spark.planning import bounded_ranges
+from kohort.spark.sink import write
 from spark.conftest import BROKER
 from spark.query import Query, committed, create, produce, stopping, unique
 
@@ -23,9 +25,12 @@ from spark.query import Query, committed, create, produce, stopping, unique
 class TlsProxy:
     """Ends TLS on a port of its own and passes everything on to `target`, in a thread."""
 
-    def __init__(self, certificate: Path) -> None:
+    def __init__(self, certificate: Path, of_clients: Path | None = None) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(certificate)
+        if of_clients is not None:
+            self._context.verify_mode = ssl.CERT_REQUIRED
+            self._context.load_verify_locations(of_clients)
         self.target = 0
         self._loop = asyncio.new_event_loop()
         self._server = self._loop.run_until_complete(
@@ -64,7 +69,16 @@ class TlsProxy:
 @pytest.fixture(scope="module")
 def tls(certificate: Path) -> Iterator[str]:
     """The address with TLS, which is also what the broker tells its clients."""
-    proxy = TlsProxy(certificate)
+    yield from behind(TlsProxy(certificate))
+
+
+@pytest.fixture(scope="module")
+def mutual_tls(certificate: Path) -> Iterator[str]:
+    """The same, where clients show certificates too."""
+    yield from behind(TlsProxy(certificate, certificate))
+
+
+def behind(proxy: TlsProxy) -> Iterator[str]:
     secure = f"127.0.0.1:{proxy.port}"
     with kohort.Broker(config={**BROKER, "advertised.listeners": secure}) as broker:
         proxy.target = broker.port
@@ -97,4 +111,45 @@ def test_a_certificate_that_is_not_trusted_is_refused(tls: str) -> None:
         "batch",
     )
     with pytest.raises(NotConnectedError, match="certificate verify failed"):
+        bounded_ranges(Cluster(options.config()), options)
+
+
+@pytest.mark.parametrize("how", ["files", "a PEM store", "PEM text"])
+def test_a_query_and_a_sink_with_a_certificate_of_their_own(mutual_tls: str, certificate: Path, how: str) -> None:
+    topic, group, text = unique("orders"), unique(), certificate.read_text()
+    key = (
+        text[text.index("-----BEGIN PRIVATE KEY") : text.index("-----END PRIVATE KEY-----")]
+        + "-----END PRIVATE KEY-----"
+    )
+    chain = text[text.index("-----BEGIN CERT") : text.rindex("-----END CERTIFICATE-----")] + "-----END CERTIFICATE-----"
+    own = {
+        "files": {"ssl.cafile": str(certificate), "ssl.certfile": str(certificate), "ssl.keyfile": str(certificate)},
+        "a PEM store": {
+            "ssl.truststore.location": str(certificate), "ssl.truststore.type": "PEM",
+            "ssl.keystore.location": str(certificate), "ssl.keystore.type": "PEM",
+        },
+        "PEM text": {
+            "ssl.truststore.type": "PEM", "ssl.truststore.certificates": chain,
+            "ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key,
+        },
+    }[how]  # fmt: skip
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(certificate),
+              "ssl.certificate.location": str(certificate), "ssl.key.location": str(certificate)}  # fmt: skip
+    create(mutual_tls, topic, client=client)
+    settings = {"kafka.security.protocol": "SSL", **{f"kafka.{name}": value for name, value in own.items()}}
+    sink = parse_write_options({"kafka.bootstrap.servers": mutual_tls, "topic": topic, **settings})
+    assert write(sink, ("value",), iter([pa.record_batch({"value": [b"a", b"b"]})])).records == 2
+    query = Query(mutual_tls, group, subscribe=topic, **settings)
+    with stopping(query):
+        query.step_until(2)
+        assert sorted(query.values()) == ["a", "b"]
+
+
+def test_a_query_without_a_certificate_is_refused_where_one_is_wanted(mutual_tls: str, certificate: Path) -> None:
+    given = {
+        "kafka.bootstrap.servers": mutual_tls, "subscribe": "orders", "kafka.security.protocol": "SSL",
+        "kafka.ssl.cafile": str(certificate), "kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "400",
+    }  # fmt: skip
+    options = parse_read_options(given, "batch")
+    with pytest.raises(NotConnectedError):
         bounded_ranges(Cluster(options.config()), options)

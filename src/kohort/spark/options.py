@@ -45,6 +45,7 @@ READ_OPTIONS: dict[str, str] = {
     "maxRecordsPerPartition": "A task reads at most so many offsets: larger ranges are split.",
     "failOnDataLoss": "true (the default): fail where records are gone before they were read; false: log and go on.",
     "includeHeaders": "Add the column headers.",
+    "pushFilters": "Bounded reads only: read only what filters on places and times leave; default false.",
     "checkpointLocation": "Streams only: the query's, once more: a batch that is finished when it stops is committed.",
 }
 WRITE_OPTIONS: dict[str, str] = {
@@ -118,6 +119,7 @@ class ReadOptions:
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    push_filters: bool = False
     checkpoint_location: str | None = None
     given: frozenset[str] = field(default_factory=frozenset)
 
@@ -161,6 +163,7 @@ def parse_read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
         max_records_per_partition=_count(own, "maxRecordsPerPartition"),
         fail_on_data_loss=_flag(own, "failOnDataLoss", True),
         include_headers=_flag(own, "includeHeaders", False),
+        push_filters=_flag(own, "pushFilters", False),
         checkpoint_location=own.get("checkpointLocation"),
         given=frozenset(own) | frozenset(settings),
     )
@@ -228,6 +231,8 @@ def _check_mode(own: Mapping[str, str], settings: Mapping[str, str], mode: Mode)
                 raise OptionError(
                     f"{name} is for bounded reads (spark.read); a stream has no end, see trigger(availableNow)"
                 )
+        if "pushFilters" in own:
+            raise OptionError("pushFilters is for bounded reads (spark.read); Spark pushes no filters into a stream")
         if "assign" in own:
             raise OptionError("assign contradicts group.id: the group assigns partitions, use subscribe")
         return

@@ -35,9 +35,11 @@ class KohortDataSource(DataSource):
         return full_schema(includes_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from kohort.spark.batch import BatchReader
+        from kohort.spark.batch import BatchReader, FilteringReader
 
-        return BatchReader(parse_read_options(self.options, "batch"), check_schema(schema))
+        options = parse_read_options(self.options, "batch")
+        kind = FilteringReader if options.push_filters else BatchReader
+        return kind(options, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kohort.spark.stream import RefusingReader, StreamReader

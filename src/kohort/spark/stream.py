@@ -6,6 +6,7 @@ nothing happens before the first driver call.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from kohort.spark import fetch, worker
+from kohort.spark import fetch, witness, worker
 from kohort.spark.batch import TaskPartition
 from kohort.spark.offsets import StreamOffset
 from kohort.spark.options import OptionError, ReadOptions
@@ -44,6 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             log_to_stderr()
             leave_on_sigterm()
+            atexit.register(witness.watch(killed(self._options)))
             self._driver = QueryDriver(self._options)
             self._driver.start()
         return self._driver
@@ -108,6 +110,16 @@ class RefusingReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         raise self._error
+
+
+def killed(options: ReadOptions) -> str:
+    """What a query's driver process would say if it could."""
+    seconds = options.config()["session.timeout.ms"] / 1000
+    return (
+        f"kohort: process {os.getpid()}, in which a query plans and is a member of group {options.group_id}, was "
+        "killed (kill -9, or out of memory). Spark calls that 'Connection reset' or an EOFException, and ends it: "
+        f"start it again. The group gives its partitions to others after session.timeout.ms ({seconds:g} s)"
+    )
 
 
 def leave_on_sigterm() -> None:
