@@ -1,4 +1,4 @@
-"""Who gets which partitions: Kafka's four assignors, their wire formats, and the protocol for custom ones.
+"""Who gets which partitions: Kafka's assignors, of the client and of the server, and the protocols for custom ones.
 
 Pure and on its own: nothing here imports another package of kohort, or does any input or output.
 """
@@ -22,6 +22,10 @@ from kohort.assignors.loading import (
 )
 from kohort.assignors.range import RangeAssignor
 from kohort.assignors.roundrobin import RoundRobinAssignor
+from kohort.assignors.server import AssignmentError, GroupSpec, MemberSpec, ServerAssignor, TopicSpec
+from kohort.assignors.server_loading import is_builtin, load_server_assignors
+from kohort.assignors.server_range import ServerRangeAssignor
+from kohort.assignors.server_uniform import UniformAssignor
 from kohort.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from kohort.assignors.types import (
     DEFAULT_GENERATION,
@@ -38,18 +42,25 @@ __all__ = [
     "DEFAULT_GENERATION",
     "PROTOCOL_TYPE",
     "Assignment",
+    "AssignmentError",
     "Assignor",
     "AssignorConfigError",
     "ClusterMetadata",
     "ConsumerGroupMetadata",
     "ConsumerProtocolError",
     "CooperativeStickyAssignor",
+    "GroupSpec",
     "InvalidAssignmentError",
+    "MemberSpec",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
+    "ServerAssignor",
+    "ServerRangeAssignor",
     "StickyAssignor",
     "Subscription",
+    "TopicSpec",
+    "UniformAssignor",
     "assign_group",
     "decode_assignment",
     "decode_group",
@@ -57,7 +68,9 @@ __all__ = [
     "decode_subscriptions",
     "encode_assignment",
     "encode_subscription",
+    "is_builtin",
     "load_assignor",
     "load_assignors",
+    "load_server_assignors",
     "rebalance_protocol",
 ]

@@ -68,11 +68,16 @@ def _find(name: str) -> object:
         return BUILTIN[name]
     if name in _JAVA_CLASSES:
         return _JAVA_CLASSES[name]
+    return find_object(name, f"{_builtin_names()}, or 'package.module:Class'")
+
+
+def find_object(name: str, instead: str) -> object:
+    """What `package.module:Class` names; `instead` is what else could have been written."""
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
-        raise AssignorConfigError(f"unknown assignor {name!r}: use {_builtin_names()}, or 'package.module:Class'")
+        raise AssignorConfigError(f"unknown assignor {name!r}: use {instead}")
     try:
-        found = import_module(module_name)
+        found: object = import_module(module_name)
     except ImportError as e:
         raise AssignorConfigError(f"assignor {name!r}: cannot import {module_name!r}: {e}") from e
     for part in attribute.split("."):

@@ -1,0 +1,100 @@
+"""The server's `uniform`, the default: counts that differ by at most one, and then as few moves as that allows.
+
+Members that subscribe alike get quotas and keep what fits into them; where subscriptions differ, see
+server_uniform_mixed.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kohort.assignors.server import AssignmentError, GroupSpec, partition_count
+from kohort.assignors.server_uniform_mixed import assign_mixed
+
+
+class UniformAssignor:
+    name = "uniform"
+
+    def assign(self, spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
+        if not spec.members:
+            return {}
+        return _assign_alike(spec) if spec.alike else assign_mixed(spec)
+
+
+def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
+    topic_ids = sorted(next(iter(spec.members.values())).topic_ids)
+    if not topic_ids:
+        return {}
+    counts = {topic_id: partition_count(spec, topic_id) for topic_id in topic_ids}
+    least, extra = divmod(sum(counts.values()), len(spec.members))
+    free = _Free((topic_id, _unassigned(spec, topic_id, count)) for topic_id, count in counts.items())
+    assignment: dict[str, dict[bytes, frozenset[int]]] = {}
+    unfilled: list[tuple[str, int]] = []
+    left = len(spec.members)
+    for member_id, member in spec.members.items():
+        has_extra = extra > 0
+        quota = least + has_extra
+        kept: dict[bytes, frozenset[int]] = {}
+        for topic_id, numbers in member.assigned.items():
+            if topic_id not in counts:
+                continue
+            if len(numbers) <= quota:
+                kept[topic_id] = frozenset(numbers)
+                quota -= len(numbers)
+                continue
+            ordered = sorted(numbers)
+            if quota:
+                kept[topic_id] = frozenset(ordered[:quota])
+            free.add(topic_id, ordered[quota:])
+            quota = 0
+        if quota and has_extra and left > extra:
+            quota, has_extra = quota - 1, False  # somebody after it may hold one more already
+        if quota:
+            unfilled.append((member_id, quota))
+        extra -= has_extra
+        left -= 1
+        assignment[member_id] = kept
+    for member_id, quota in unfilled:
+        given = assignment[member_id]
+        for topic_id, run in free.take(quota):
+            given[topic_id] = given.get(topic_id, frozenset()).union(run)
+    if free.size:
+        raise AssertionError("partitions were left over")
+    return assignment
+
+
+def _unassigned(spec: GroupSpec, topic_id: bytes, count: int) -> list[int]:
+    taken: set[int] = set()
+    for member in spec.members.values():
+        numbers = member.assigned.get(topic_id)
+        if numbers:
+            taken.update(numbers)
+    if len(taken) == count:
+        return []
+    if taken and max(taken) >= count:
+        raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
+    return sorted(set(range(count)).difference(taken)) if taken else list(range(count))
+
+
+class _Free:
+    """Partitions that nobody has, in runs of a topic; taken from the front."""
+
+    def __init__(self, runs: Iterator[tuple[bytes, list[int]]]) -> None:
+        self._runs = [run for run in runs if run[1]]
+        self._at = self._from = 0
+        self.size = sum(len(numbers) for _, numbers in self._runs)
+
+    def add(self, topic_id: bytes, numbers: list[int]) -> None:
+        self._runs.append((topic_id, numbers))
+        self.size += len(numbers)
+
+    def take(self, count: int) -> Iterator[tuple[bytes, list[int]]]:
+        while count > 0 and self.size:
+            topic_id, numbers = self._runs[self._at]
+            run = numbers[self._from : self._from + count]
+            self._from += len(run)
+            if self._from == len(numbers):
+                self._at, self._from = self._at + 1, 0
+            count -= len(run)
+            self.size -= len(run)
+            yield topic_id, run
