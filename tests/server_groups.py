@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from struct import pack
 
@@ -31,9 +32,8 @@ def histories(
             _change(random, topics, members, alike)
             if not members:
                 continue
-            for member_id, member in members.items():
-                member.assigned = assigned.get(member_id, {})
-            spec = GroupSpec(dict(members), dict(topics), alike)
+            now = {name: replace(member, assigned=assigned.get(name, {})) for name, member in members.items()}
+            spec = GroupSpec(now, dict(topics), alike)
             yield spec
             made += 1
             assigned = {name: dict(given) for name, given in assignor.assign(spec).items()}

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "coordinator": {"protocol", "records", "assignors"},
     "insight": {"coordinator", "assignors", "protocol"},
     "storage": {"config_key", "protocol", "records"},
-    "broker": {"config_key", "protocol", "records", "coordinator", "insight", "storage"},
+    "broker": {"config_key", "protocol", "records", "assignors", "coordinator", "insight", "storage"},
     "client": {"config_key", "lazy_names", "protocol", "records", "assignors"},
     "registry": set(),
     "spark": {"lazy_names", "registry", "client", "assignors", "records", "protocol"},
@@ -150,7 +150,8 @@ def test_what_is_about_any_group_knows_no_protocol_of_groups():
     for name in ANY_GROUP:
         path = SOURCE / "coordinator" / f"{name}.py"
         for module, line in imports(path):
-            assert not module.startswith("kohort.coordinator.classic"), f"{relative(path)}:{line} imports {module}"
+            protocols = ("kohort.coordinator.classic", "kohort.coordinator.modern.")
+            assert not module.startswith(protocols), f"{relative(path)}:{line} imports {module}"
 
 
 @pytest.mark.parametrize("package", PURE)

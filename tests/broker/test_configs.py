@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,10 @@ def test_every_config_that_is_said_to_have_an_effect_is_read():
 
 
 def test_the_coordinator_has_the_same_defaults():
-    assert coordinator_config(BrokerConfig()) == CoordinatorConfig()
+    made, default = coordinator_config(BrokerConfig(), World().core.topics), CoordinatorConfig()
+    assert made.of_groups.get("g") is default.of_groups.get("g") is None
+    assert list(made.assignors) == list(default.assignors)
+    assert replace(made, of_groups=default.of_groups, assignors=default.assignors) == default
 
 
 @pytest.mark.parametrize(

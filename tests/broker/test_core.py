@@ -87,24 +87,27 @@ def test_api_versions_lists_the_table():
     assert served[0] == (3, 13) and served[1] == (4, 18)
     assert ranges == served | {0: (0, 13)}
     finalized = {row.name: (row.min_version_level, row.max_version_level) for row in answer.finalized_features}
-    assert finalized == {"metadata.version": (30, 30), "eligible.leader.replicas.version": (1, 1)}
+    assert finalized == {
+        "metadata.version": (30, 30), "eligible.leader.replicas.version": (1, 1), "group.version": (1, 1)
+    }  # fmt: skip
     assert {row.name for row in answer.supported_features} == set(finalized) | {
-        "group.version", "transaction.version", "share.version", "streams.version"
+        "transaction.version", "share.version", "streams.version"
     }  # fmt: skip
 
 
 def test_features_with_a_lowest_level_of_0_are_hidden_from_older_clients():
     request = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
     answer = World().connect().call(request, 3)
-    assert [row.name for row in answer.supported_features] == ["metadata.version", "eligible.leader.replicas.version"]
+    names = [row.name for row in answer.supported_features]
+    assert names == ["metadata.version", "eligible.leader.replicas.version", "group.version"]
 
 
 @pytest.mark.parametrize(
     ("feature", "level", "upgrade_type", "says"),
     [
         ("metadata.version", 30, 1, None),
-        ("group.version", 0, 1, None),
-        ("group.version", 1, 1, "only supports versions 0-0"),
+        ("group.version", 1, 1, None),
+        ("group.version", 0, 2, "only supports versions 1-1"),
         ("metadata.version", 31, 1, "only supports versions 30-30"),
         ("metadata.version", 29, 2, "only supports versions 30-30"),
         ("no.such", 1, 1, "does not support this feature"),

@@ -276,7 +276,7 @@ def test_records_of_others_and_transactions_in_the_log() -> None:
         )
         log.append(data, leader_epoch=0, now_ms=1_000)
 
-    append((b"\x00\x03\x00\x01a", b"\x00\x00\x00\x00\x00\x01"), offset(0, 1))
+    append((b"\x00\x0b\x00\x01a", b"\x00\x00\x00\x00\x00\x01"), offset(0, 1))
     append(offset(0, 10), offset(1, 11), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     append(offset(2, 12), producer_id=6, producer_epoch=0, base_sequence=0, transactional=True)
     append(offset(3, 13), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
@@ -294,7 +294,7 @@ def test_records_of_others_and_transactions_in_the_log() -> None:
     )
     errors = [row.error_code for row in answer.groups[0].topics[0].partitions]
     assert errors == [0, ErrorCode.UNSTABLE_OFFSET_COMMIT]
-    assert again.groups.coordinator.runtime.shards[1].state.skipped == {"key type 3": 1}
+    assert again.groups.coordinator.runtime.shards[1].state.skipped == {"key type 11, of share or streams groups": 1}
 
 
 # ---- topics

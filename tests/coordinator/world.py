@@ -1,6 +1,6 @@
 """A coordinator with a clock and a log that the test controls: requests in, replies, records and events out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kohort.coordinator.context import CoordinatorConfig
@@ -24,6 +24,11 @@ class FakeTopics:
 
     def by_id(self, topic_id: bytes) -> str | None:
         return next((name for name, (known, _) in self.topics.items() if known == topic_id), None)
+
+    def names(self) -> Iterable[str]:
+        return self.topics
+
+    rack = ""
 
     def add(self, name: str, partitions: int) -> bytes:
         topic_id = name.encode().ljust(16, b"\x01")[:16]

@@ -6,6 +6,7 @@ Its log is coordinator_log.py's business, its events are group_events.py's.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.coordinator_log import CoordinatorLog
@@ -36,8 +37,9 @@ logger = logging.getLogger("kohort.groups")
 class CatalogTopics:
     """The coordinator's view of the broker's topics."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, rack: str | None) -> None:
         self._catalog = catalog
+        self._rack = rack or ""
 
     def by_name(self, name: str) -> tuple[bytes, int] | None:
         topic = self._catalog.by_name.get(name)
@@ -46,6 +48,13 @@ class CatalogTopics:
     def by_id(self, topic_id: bytes) -> str | None:
         topic = self._catalog.by_id.get(topic_id)
         return None if topic is None else topic.name
+
+    def names(self) -> Iterable[str]:
+        return self._catalog.by_name
+
+    @property
+    def rack(self) -> str:
+        return self._rack
 
 
 class GroupService:
@@ -57,7 +66,9 @@ class GroupService:
     def __init__(self, core: Core) -> None:
         self._core = core
         config = core.config
-        self.coordinator = Coordinator(coordinator_config(config), CatalogTopics(core.topics), self._new_uuid)
+        self.coordinator = Coordinator(
+            coordinator_config(config, core.topics), CatalogTopics(core.topics, config["broker.rack"]), self._new_uuid
+        )
         self._effects = self.coordinator.effects
         self._log: CoordinatorLog[ShardGroups] = CoordinatorLog(
             core,
@@ -85,6 +96,8 @@ class GroupService:
             Api(16, "ListGroups", 0, 5, self._handle),
             Api(42, "DeleteGroups", 0, 2, self._handle_many),
             Api(47, "OffsetDelete", 0, 0, self._handle),
+            Api(68, "ConsumerGroupHeartbeat", 0, 1, self._handle),
+            Api(69, "ConsumerGroupDescribe", 0, 1, self._handle),
         ]
 
     # ---- requests and answers
@@ -180,6 +193,7 @@ class GroupService:
 
     def topic_created(self, topic: Topic, now_ms: int) -> None:
         """The coordinator leads the partitions of its topic however that came to be."""
+        self.coordinator.topics_changed(topic.name)
         if topic.name == OFFSETS_TOPIC:
             self._now_ms = now_ms
             self.coordinator.use_partitions(len(topic.partitions), now_ms)
@@ -192,7 +206,8 @@ class GroupService:
         self._answer()
 
     def topic_grew(self, name: str, now_ms: int) -> None:
-        """Nothing for other topics: the leader of a group sees it in its metadata and rejoins."""
+        """The leader of a classic group sees it in its metadata and rejoins; groups of KIP-848 are told."""
+        self.coordinator.topics_changed(name)
         if name == OFFSETS_TOPIC:
             self.topic_created(self._core.topics.by_name[name], now_ms)
 

@@ -11,7 +11,12 @@ from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.expiry import delete_groups
 from kohort.coordinator.group import Group
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from kohort.protocol.messages import (
+    ConsumerGroupDescribeResponse,
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+)
 
 _DescribedGroup = DescribeGroupsResponse.DescribedGroup
 _ListedGroup = ListGroupsResponse.ListedGroup
@@ -24,7 +29,12 @@ ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 def describe(context: Context, group_id: str, request: Request) -> Any:
     group = context.groups.get(group_id)
-    answer = _describe_unknown(group_id, request.version) if group is None else group.describe()
+    if group is None or group.type != "classic":
+        answer = _describe_unknown(
+            group_id, request.version, "not found" if group is None else "is not a classic group"
+        )
+    else:
+        answer = group.describe()
     if request.version >= 3 and request.message.include_authorized_operations and not answer.error_code:
         answer.authorized_operations = ALL_GROUP_OPERATIONS
     return answer
@@ -34,11 +44,15 @@ def describe_error(group_id: str, error: ErrorCode) -> Any:
     return _DescribedGroup(group_id=group_id, error_code=error)
 
 
-def _describe_unknown(group_id: str, version: int) -> Any:
+def consumer_describe_error(group_id: str, error: ErrorCode, message: str | None = None) -> Any:
+    return ConsumerGroupDescribeResponse.DescribedGroup(group_id=group_id, error_code=error, error_message=message)
+
+
+def _describe_unknown(group_id: str, version: int, what: str) -> Any:
     answer = _DescribedGroup(group_id=group_id, group_state=NO_GROUP)
     if version >= 6:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        answer.error_message = f"Group {group_id} not found."
+        answer.error_message = f"Group {group_id} {what}."
     return answer
 
 

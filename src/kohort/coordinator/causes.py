@@ -37,12 +37,20 @@ class CauseKind(Enum):
     DID_NOT_SYNC = "did_not_sync"
     NEVER_CAME_BACK = "never_came_back"
     OVER_MAX_SIZE = "over_group_max_size"
+    DID_NOT_REVOKE = "did_not_revoke"  # KIP-848: it kept partitions that it was to give up
+    LEFT_FOR_A_WHILE = "left_for_a_while"  # KIP-848: a static member that means to come back
     # the group goes on
     MEMBERS_JOINED = "members_joined"
     ASSIGNMENT_STORED = "assignment_stored"
     STORE_FAILED = "store_failed"
     ALL_LEFT = "all_left"
     LEADER_LATE = "leader_late"
+    # KIP-848: a new epoch, a new target
+    TOPICS_CHANGED = "topics_changed"
+    REGEX_RESOLVED = "regex_resolved"
+    ASSIGNOR_FAILED = "assignor_failed"
+    UPGRADED = "upgraded"  # to the consumer protocol
+    DOWNGRADED = "downgraded"  # to the classic one
     # the group as such
     NOT_STORED = "not_stored"
     LOADED = "loaded"
@@ -57,6 +65,7 @@ class CauseKind(Enum):
     UNKNOWN_MEMBER = "unknown_member"
     FENCED = "fenced"
     OTHER_GENERATION = "other_generation"
+    OTHER_EPOCH = "other_epoch"
     OTHER_PROTOCOL = "other_protocol"
     REBALANCING = "rebalancing"
     GROUP_FULL = "group_full"
@@ -191,6 +200,9 @@ _REFUSALS = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: CauseKind.OTHER_PROTOCOL,
     ErrorCode.REBALANCE_IN_PROGRESS: CauseKind.REBALANCING,
     ErrorCode.GROUP_MAX_SIZE_REACHED: CauseKind.GROUP_FULL,
+    ErrorCode.FENCED_MEMBER_EPOCH: CauseKind.OTHER_EPOCH,
+    ErrorCode.STALE_MEMBER_EPOCH: CauseKind.OTHER_EPOCH,
+    ErrorCode.UNRELEASED_INSTANCE_ID: CauseKind.FENCED,
 }
 
 

@@ -5,10 +5,12 @@ Handlers are functions over a Context that return the Decision they want stored,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Protocol
 
+from kohort.assignors import ServerAssignor, load_server_assignors
 from kohort.coordinator import causes, events
 from kohort.coordinator.causes import Cause, Who
 from kohort.coordinator.effects import Answer, Decision, Effects, Request, size_of
@@ -17,6 +19,35 @@ from kohort.coordinator.group import Group
 from kohort.coordinator.records import Change, encode
 from kohort.coordinator.timers import Deadline, TimerQueue
 from kohort.protocol.errors import ErrorCode
+
+
+class MigrationPolicy(Enum):
+    """Which groups may move between the protocols while they run."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+class GroupSettings(Protocol):
+    """What groups have of their own."""
+
+    def get(self, group_id: str, /) -> Mapping[str, int] | None:
+        """All three of consumer.session.timeout.ms and so on; None where nothing is other than the defaults."""
+
+
+class NoSettings:
+    def get(self, group_id: str, /) -> Mapping[str, int] | None:
+        return None
 
 
 @dataclass(slots=True)
@@ -32,11 +63,31 @@ class CoordinatorConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_max_size: int = 2_147_483_647
+    consumer_regex_refresh_interval_ms: int = 600_000
+    consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    assignors: Mapping[str, ServerAssignor] = field(default_factory=lambda: load_server_assignors(("uniform", "range")))
+    of_groups: GroupSettings = field(default_factory=lambda: NoSettings())
     new_member_join_timeout_ms: int = 300_000  # fixed in Kafka
 
     @property
     def offsets_retention_ms(self) -> int:
         return self.offsets_retention_minutes * 60_000
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        own = self.of_groups.get(group_id)
+        return self.consumer_session_timeout_ms if own is None else own["consumer.session.timeout.ms"]
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        own = self.of_groups.get(group_id)
+        return self.consumer_heartbeat_interval_ms if own is None else own["consumer.heartbeat.interval.ms"]
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        own = self.of_groups.get(group_id)
+        return self.consumer_assignment_interval_ms if own is None else own["consumer.assignment.interval.ms"]
 
 
 class Topics(Protocol):
@@ -47,6 +98,13 @@ class Topics(Protocol):
 
     def by_id(self, topic_id: bytes) -> str | None:
         """The topic's name, or None."""
+
+    def names(self) -> Iterable[str]:
+        """Of all topics."""
+
+    @property
+    def rack(self) -> str:
+        """Of the replicas; empty where they have none."""
 
 
 class Session(Protocol):
@@ -90,6 +148,10 @@ class Context:
         self.answers: list[Answer] = []  # of the decision under way; see Runtime.decided
         self.now_ms = 0
         self.max_append_bytes = self.safe_commits = 0  # so many commits fit for sure; known when it is loaded
+
+    def apply(self, changes: Sequence[Change], offset: int) -> None:
+        """The only writer of hard state: see replay.py."""
+        raise NotImplementedError
 
     def reply(self, request: Request, response: Any) -> None:
         """Leaves when everything that it rests on is stored."""

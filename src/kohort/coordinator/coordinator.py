@@ -21,6 +21,9 @@ from kohort.coordinator.events import GroupEvent, GroupUnloaded
 from kohort.coordinator.gathering import Gathering
 from kohort.coordinator.group import Group
 from kohort.coordinator.homing import home_strays
+from kohort.coordinator.modern import describe, heartbeat
+from kohort.coordinator.modern.group import ModernGroup
+from kohort.coordinator.modern.refusing import check_request
 from kohort.coordinator.records import Change, partition_for
 from kohort.coordinator.refusals import failed, refusal
 from kohort.coordinator.replay import ShardGroups
@@ -29,6 +32,9 @@ from kohort.coordinator.shard import UNAVAILABLE, Life, Shard
 from kohort.coordinator.timers import TimerQueue
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     HeartbeatRequest,
@@ -66,6 +72,8 @@ class Coordinator:
         self.runtime.shards_changed = self._shards_changed
         self._handlers: dict[type, Callable[[Request], None]] = {
             HeartbeatRequest: self._heartbeat,
+            ConsumerGroupHeartbeatRequest: self._consumer_heartbeat,
+            ConsumerGroupDescribeRequest: self._consumer_describe,
             OffsetCommitRequest: self._commit,
             OffsetFetchRequest: self._fetch,
             JoinGroupRequest: self._join,
@@ -94,8 +102,17 @@ class Coordinator:
         self._now_ms = now_ms
         self._handlers[type(request.message)](request)
 
+    def topics_changed(self, name: str) -> None:
+        """A topic has come, has grown or is gone: groups that read it look again at their next heartbeat."""
+        for shard in self._active():
+            for group in shard.state.groups.values():
+                if isinstance(group, ModernGroup) and group.is_subscribed(name):
+                    group.is_stale = True
+
     def topics_deleted(self, deleted: dict[str, bytes], now_ms: int) -> None:
         """Name -> topic id. Their committed offsets go with them."""
+        for name in deleted:
+            self.topics_changed(name)
         for shard in self._active():
             shard.state.now_ms = now_ms
             changes: list[Change] = []
@@ -227,6 +244,22 @@ class Coordinator:
         else:
             self._reply(request, refusal(request, self._error(shard) if group_id else ErrorCode.INVALID_GROUP_ID))
 
+    def _consumer_heartbeat(self, request: Request) -> None:
+        if not self.is_active:
+            return self._reply(request, refusal(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        if refused := check_request(request.message, request.version, self.config.assignors):
+            response = ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
+            return self._reply(request, response)
+        self._decide_modern(heartbeat.heartbeat, request)
+
+    def _decide_modern(self, handler: Handler, request: Request) -> None:
+        """Its steps take effect one by one: where it fails nobody may see half of them."""
+        try:
+            self._decide(handler, request)
+        except Exception:
+            self.runtime.crashed(self._shard(request.message.group_id), self._now_ms)
+            raise
+
     def _commit(self, request: Request) -> None:
         group_id = request.message.group_id
         shard = self._routes.get(group_id) or self._shard(group_id)
@@ -285,6 +318,21 @@ class Coordinator:
                 row = admin.describe(shard.state, group_id, request)
             else:
                 row = admin.describe_error(group_id, self._error(shard))
+            gathering.add(shard, group_id, row)
+        gathering.close(self.effects)
+
+    def _consumer_describe(self, request: Request) -> None:
+        gathering = Gathering(request)
+        for group_id in request.message.group_ids:
+            shard = self._shard(group_id)
+            if not group_id:
+                row = admin.consumer_describe_error(group_id, ErrorCode.INVALID_GROUP_ID)
+            elif shard.life is ACTIVE:
+                row = describe.describe(shard.state, group_id, request)
+                if request.message.include_authorized_operations and not row.error_code:
+                    row.authorized_operations = admin.ALL_GROUP_OPERATIONS
+            else:
+                row = admin.consumer_describe_error(group_id, self._error(shard))
             gathering.add(shard, group_id, row)
         gathering.close(self.effects)
 

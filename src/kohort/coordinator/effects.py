@@ -45,18 +45,26 @@ class Decision:
     """Records of one shard, stored together or not at all unless they are `divisible`.
 
     `changes` are the same records decoded: they take effect at once. Where they are to take effect only when they are
-    stored, there are none, and `then` says what is to happen: a plain value that the state is given back.
+    stored, there are none, and `then` says what is to happen: a plain value that the state is given back. A decision
+    that is made in steps, each seeing those before it, is `in_effect` when it comes.
     """
 
-    __slots__ = ("changes", "divisible", "records", "then")
+    __slots__ = ("changes", "divisible", "in_effect", "records", "then")
 
     def __init__(
-        self, records: Records, changes: Sequence[Any] = (), then: Any = None, *, divisible: bool = False
+        self,
+        records: Records,
+        changes: Sequence[Any] = (),
+        then: Any = None,
+        *,
+        divisible: bool = False,
+        in_effect: bool = False,
     ) -> None:
         self.records = records
         self.changes = changes
         self.then = then
         self.divisible = divisible
+        self.in_effect = in_effect
 
     def __repr__(self) -> str:
         return f"Decision({len(self.records)} records, changes={list(self.changes)}, then={self.then})"

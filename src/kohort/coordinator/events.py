@@ -88,6 +88,37 @@ class RebalanceFailed(GroupEvent):
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+class EpochStarted(GroupEvent):
+    """KIP-848: members or topics have changed, a new target assignment is due; `generation` is the epoch."""
+
+    members: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TargetAssigned(GroupEvent):
+    """KIP-848: the assignor has made the target of this epoch; members go to it one by one."""
+
+    assignor: str
+    members: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TargetFailed(GroupEvent):
+    """KIP-848: the assignor has failed, or its answer was none; the last target stands."""
+
+    assignor: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GroupConverted(GroupEvent):
+    """The group has moved to the other protocol, with its members and its commits."""
+
+    from_type: str
+    to_type: str
+    members: int
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
 class MemberEvent(GroupEvent):
     member_id: str
     instance_id: str | None = None
@@ -164,6 +195,24 @@ class SyncRefused(MemberEvent):
 
     operation: ClassVar[str] = "SyncGroup"
     error: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class HeartbeatRefused(MemberEvent):
+    """KIP-848: a ConsumerGroupHeartbeat was answered with an error."""
+
+    operation: ClassVar[str] = "ConsumerGroupHeartbeat"
+    error: str
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberReconciled(MemberEvent):
+    """KIP-848: the member has moved on towards its target, or waits for what others hold."""
+
+    member_epoch: int
+    state: str
+    assigned: int
+    pending: int
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -12,6 +12,8 @@ from kohort.coordinator.effects import Decision, Effects, Request
 from kohort.coordinator.shard import Shard
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -63,6 +65,8 @@ class Gathering:
         kind, version = type(self._request.message), self._request.version
         if kind is DescribeGroupsRequest:
             return DescribeGroupsResponse(groups=self.rows)
+        if kind is ConsumerGroupDescribeRequest:
+            return ConsumerGroupDescribeResponse(groups=self.rows)
         if kind is DeleteGroupsRequest:
             return DeleteGroupsResponse(results=self.rows)
         if kind is OffsetFetchRequest:
@@ -89,6 +93,8 @@ def error_row(request: Request, row: Any, error: ErrorCode) -> Any:
     kind = type(request.message)
     if kind is DescribeGroupsRequest:
         return admin.describe_error(row.group_id, error)
+    if kind is ConsumerGroupDescribeRequest:
+        return admin.consumer_describe_error(row.group_id, error)
     if kind is DeleteGroupsRequest:
         return admin.delete_error(row.group_id, error)
     if kind is OffsetFetchRequest:

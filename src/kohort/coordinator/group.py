@@ -26,6 +26,8 @@ class Group(ABC):
 
     type: ClassVar[str]
     """Kafka's name of the protocol, as ListGroups shows it."""
+    checks_partitions: ClassVar[bool] = False
+    """Whether `partition_commit_error` has anything to say."""
     generation: int
     """Or the epoch; events carry it."""
 
@@ -65,6 +67,10 @@ class Group(ABC):
     @abstractmethod
     def commit_error(self, context: Context, request: Request) -> ErrorCode:
         """Whether the member may commit now; a commit that may also counts as a heartbeat."""
+
+    def partition_commit_error(self, request: Request, topic_id: bytes, number: int) -> ErrorCode:
+        """Whether a member that may commit may commit this partition."""
+        return ErrorCode.NONE
 
     @abstractmethod
     def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:
@@ -106,6 +112,10 @@ class Group(ABC):
         for topic, index in self.open_transactions or ():
             gone.setdefault((topic, index), OffsetCommit(self.group_id, topic, index, None))
         return [*gone.values(), *self.own_tombstones()]
+
+    @abstractmethod
+    def own_records(self) -> list[Change]:
+        """All that the log knows of it beside the offsets."""
 
     @abstractmethod
     def own_tombstones(self) -> list[Change]:

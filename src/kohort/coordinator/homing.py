@@ -15,7 +15,9 @@ from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision
 from kohort.coordinator.group import Group
-from kohort.coordinator.records import Change, GroupMetadata, OffsetCommit
+from kohort.coordinator.modern import leaving
+from kohort.coordinator.modern.group import ModernGroup
+from kohort.coordinator.records import Change, OffsetCommit
 from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.runtime import Runtime
 from kohort.coordinator.shard import Life, Shard
@@ -58,6 +60,9 @@ def _move(runtime: Runtime[ShardGroups], group: Group, shard: GroupShard, home: 
     if isinstance(arrived, ClassicGroup) and not arrived.members:
         arrived.restore()
         runtime.decided(home, life.loaded(home.state, arrived))
+    elif isinstance(arrived, ModernGroup) and not arrived.is_restored:
+        arrived.restore()
+        leaving.loaded(home.state, arrived)
     return True
 
 
@@ -69,8 +74,8 @@ def _missing(group: Group, known: Group | None) -> list[Change]:
         if known is None or index not in known.offsets.get(topic, {})
     ]
     begun = known is not None and not (isinstance(known, ClassicGroup) and known.stored is None and not known.members)
-    if isinstance(group, ClassicGroup) and group.stored is not None and not begun:
-        changes.append(GroupMetadata(group.group_id, group.stored))
+    if not begun:
+        changes += group.own_records()
     return changes
 
 

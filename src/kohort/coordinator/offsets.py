@@ -41,6 +41,9 @@ _DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
+_Known = tuple[str, bytes, list[Any]]  # name, topic id, the request's partitions
+
+
 # ---- OffsetCommit
 
 
@@ -60,6 +63,10 @@ def commit(context: Context, request: Request) -> Decision | None:
             )
         context.reply(request, OffsetCommitResponse(topics=_merge(unknown, commit_error_topics(known, error))))
         return None
+    if group is not None and (error := _partitions_error(group, request, known)):
+        context.refused(group, request, events.CommitRefused, error, generation=message.generation_id_or_member_epoch)
+        context.reply(request, OffsetCommitResponse(topics=_merge(unknown, commit_error_topics(known, error))))
+        return None
     records, changes, refused = _commit_records(context, message, known)
     if unknown or refused:
         context.reply(request, OffsetCommitResponse(topics=_merge(unknown, _commit_topics(known, refused))))
@@ -71,6 +78,17 @@ def commit(context: Context, request: Request) -> Decision | None:
     return Decision(records, changes) if changes else None
 
 
+def _partitions_error(group: Group, request: Request, known: list[_Known]) -> ErrorCode:
+    """As in Kafka one partition that may not be committed refuses them all."""
+    if not group.checks_partitions:
+        return NONE
+    for _, topic_id, partitions in known:
+        for p in partitions:
+            if error := group.partition_commit_error(request, topic_id, p.partition_index):
+                return error
+    return NONE
+
+
 def unavailable_commit(topics: Topics, request: Request, error: ErrorCode) -> OffsetCommitResponse:
     known, unknown = _known_topics(topics, request)
     return OffsetCommitResponse(topics=_merge(unknown, commit_error_topics(known, error)))
@@ -80,9 +98,6 @@ def _no_group_error(request: Request) -> ErrorCode:
     if request.message.generation_id_or_member_epoch < 0:
         return NONE  # a simple group: an admin, or a consumer that assigns its partitions itself
     return ErrorCode.GROUP_ID_NOT_FOUND if request.version >= 9 else ErrorCode.ILLEGAL_GENERATION
-
-
-_Known = tuple[str, bytes, list[Any]]  # name, topic id, the request's partitions
 
 
 def _known_topics(topics: Topics, request: Request) -> tuple[list[_Known], list[Any]]:

@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets`: their keys and values to and from bytes, byte for byte as Kafka 4.3 writes them.
 
-A key opens with its type (0 and 1 an offset commit, 2 a group's metadata; 3 and above belong to KIP-848 and later), a
-value with its version (offset commits 4, or 1 with an expiry of their own; group metadata 3). What a record does to the
-state is replay.py's business.
+A key opens with its type (0 and 1 an offset commit, 2 a classic group's metadata, 3 to 8 and 16 groups of KIP-848: see
+modern_records.py), a value with its version (offset commits 4, or 1 with an expiry of their own; group metadata 3).
+What a record does to the state is replay.py's business.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,13 @@ from struct import error as StructError
 from sys import intern
 from typing import Any, NamedTuple
 
+from kohort.coordinator.modern_records import (
+    MODERN_KINDS,
+    OTHER_GROUPS,
+    ModernChange,
+    decode_modern,
+    encode_modern,
+)
 from kohort.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from kohort.protocol.uuids import ZERO_UUID
 from kohort.protocol.wire import DecodeError, uvarint_bytes
@@ -113,7 +120,7 @@ class GroupMetadata(NamedTuple):
     value: StoredGroup | None  # None: the group is gone
 
 
-Change = OffsetCommit | GroupMetadata
+Change = OffsetCommit | GroupMetadata | ModernChange
 
 
 # ---- to bytes
@@ -189,6 +196,8 @@ def group_value(group: StoredGroup) -> bytes:
 
 
 def encode(change: Change) -> tuple[bytes, bytes | None]:
+    if isinstance(change, ModernChange):
+        return encode_modern(change)
     value: Any = change.value
     if isinstance(change, OffsetCommit):
         key = offset_key_prefix(change.group_id, change.topic) + pack_int(change.partition)
@@ -214,9 +223,13 @@ def decode(key: bytes, value: bytes | None) -> Change:
         if kind == GROUP_METADATA_KEY_TYPE:
             group_id = GroupMetadataKey.decode(key, 0, 2).group
             return GroupMetadata(group_id, None if value is None else _decode_group_value(value))
+        modern = MODERN_KINDS.get(kind)
+        if modern is not None:
+            return decode_modern(modern, key, value)
     except (IndexError, TypeError, StructError, DecodeError, UnicodeDecodeError) as error:
         raise UnreadableRecord(f"record with key {bytes(key or b'')[:40].hex()} cannot be read: {error}") from error
-    raise UnknownRecord(f"key type {kind}")
+    whose = ", of share or streams groups" if kind in OTHER_GROUPS else ""
+    raise UnknownRecord(f"key type {kind}{whose}")
 
 
 def _decode_offset_key(key: bytes) -> tuple[str, str, int]:

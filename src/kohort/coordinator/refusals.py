@@ -10,6 +10,8 @@ from kohort.coordinator.effects import Request
 from kohort.coordinator.offsets import failed_commit
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -26,6 +28,7 @@ _REFUSALS: dict[type, Callable[[Request, ErrorCode], Any]] = {
     JoinGroupRequest: lambda request, error: join_response(request, error, ""),
     SyncGroupRequest: lambda request, error: SyncGroupResponse(error_code=error),
     HeartbeatRequest: lambda request, error: HeartbeatResponse(error_code=error),
+    ConsumerGroupHeartbeatRequest: lambda request, error: ConsumerGroupHeartbeatResponse(error_code=error),
     LeaveGroupRequest: lambda request, error: LeaveGroupResponse(error_code=error),
     OffsetDeleteRequest: lambda request, error: OffsetDeleteResponse(error_code=error),
 }

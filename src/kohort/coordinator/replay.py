@@ -17,6 +17,9 @@ from kohort.coordinator.context import Context, CoordinatorConfig, Topics
 from kohort.coordinator.effects import Decision, Effects
 from kohort.coordinator.events import Story
 from kohort.coordinator.group import Group
+from kohort.coordinator.modern import leaving
+from kohort.coordinator.modern.group import ModernGroup
+from kohort.coordinator.modern_records import Kind, ModernChange
 from kohort.coordinator.records import (
     Change,
     GroupMetadata,
@@ -112,6 +115,8 @@ class ShardGroups(Context):
             group.story = self._stories.pop(group.group_id, group.story)
             if isinstance(group, ClassicGroup) and (decision := life.loaded(self, group)) is not None:
                 decisions.append(decision)
+            elif isinstance(group, ModernGroup):
+                leaving.loaded(self, group)
         self._stories.clear()
         self.timers.set(self._expiry, self.now_ms + self.config.offsets_retention_check_interval_ms)
         return decisions
@@ -140,6 +145,8 @@ class ShardGroups(Context):
             self.timers.set(self._expiry, self.now_ms + self.config.offsets_retention_check_interval_ms)
             return expiry.expire(self)
         group = self.groups.get(deadline.group_id)
+        if isinstance(group, ModernGroup):
+            return leaving.due(self, group, deadline)
         return life.due(self, group, deadline) if isinstance(group, ClassicGroup) else None
 
     def stored(self, then: Any, error: ErrorCode) -> Decision | None:
@@ -153,8 +160,10 @@ class ShardGroups(Context):
         for change in changes:
             if isinstance(change, OffsetCommit):
                 apply_offset(change, offset)
-            else:
+            elif isinstance(change, GroupMetadata):
                 self._apply_group(change)
+            else:
+                self._apply_modern(change)
             offset += 1
 
     def _apply_bytes(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
@@ -166,7 +175,9 @@ class ShardGroups(Context):
             why = str(unknown)
             self.skipped[why] = self.skipped.get(why, 0) + 1
             return
-        if not isinstance(change, OffsetCommit):
+        if isinstance(change, ModernChange):
+            self._apply_modern(change)
+        elif isinstance(change, GroupMetadata):
             self._apply_group(change)
         elif producer_id < 0:
             self._apply_offset(change, offset)
@@ -237,15 +248,44 @@ class ShardGroups(Context):
     def _apply_group(self, change: GroupMetadata) -> None:
         if change.value is not None:
             group = self._group(change.group_id)
-            assert isinstance(group, ClassicGroup)
-            group.stored = change.value
-            return
+            if isinstance(group, ClassicGroup):
+                group.stored = change.value
+            return  # of a group that has moved to the other protocol: what was cut off there is told by its records
         removed = self.groups.get(change.group_id)
-        if removed is None:
+        if not isinstance(removed, ClassicGroup):
             return
-        assert isinstance(removed, ClassicGroup)
         removed.stored = None
         if removed.offsets or removed.open_transactions:
             return  # commits that came later in the log: it lives on as a simple group
         del self.groups[change.group_id]
         removed.end(self.now_ms)
+
+    def _apply_modern(self, change: ModernChange) -> None:
+        group = self.groups.get(change.group_id)
+        if change.value is not None:
+            self._modern(change.group_id, group).put(change.kind, change.name, change.value)
+        elif isinstance(group, ModernGroup):
+            group.remove(change.kind, change.name)
+            if change.kind is Kind.GROUP:
+                self._forget_modern(group)
+
+    def _modern(self, group_id: str, known: Group | None) -> ModernGroup:
+        """One of that name; commits that were read before it are its own."""
+        if isinstance(known, ModernGroup):
+            return known
+        group = self.groups[group_id] = ModernGroup(group_id)
+        if known is not None:
+            group.offsets, group.open_transactions = known.offsets, known.open_transactions
+        return group
+
+    def _forget_modern(self, removed: ModernGroup) -> None:
+        for member in removed.members.values():
+            member.cancel_deadlines()
+        del self.groups[removed.group_id]
+        if removed.offsets or removed.open_transactions:  # it lives on as a simple group
+            group = self._group(removed.group_id)
+            group.offsets, group.open_transactions, group.story = (
+                removed.offsets,
+                removed.open_transactions,
+                removed.story,
+            )

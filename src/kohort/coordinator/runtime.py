@@ -124,7 +124,8 @@ class Runtime(Generic[S]):
             waits_for.decisions.append(decision)
             changes = decision.changes
             if changes:
-                state.apply(changes, shard.next_offset)
+                if not decision.in_effect:
+                    state.apply(changes, shard.next_offset)
                 waits_for.applied = True
                 shard.resting = waits_for
             shard.next_offset += len(decision.records)

@@ -19,6 +19,10 @@ class TimerKind(Enum):
     INITIAL_DELAYED_JOIN = "InitialDelayedJoin"  # the first rebalance of an empty group
     DELAYED_JOIN = "DelayedJoin"  # a rebalance waiting for its members
     DELAYED_SYNC = "DelayedSync"  # members that joined but have not synced
+    MEMBER_SESSION = "MemberSession"  # KIP-848: no heartbeat for consumer.session.timeout.ms
+    MEMBER_REBALANCE = "MemberRebalance"  # KIP-848: partitions that a member does not give up
+    MEMBER_JOIN = "MemberJoin"  # a classic member of a KIP-848 group, told to join again
+    MEMBER_SYNC = "MemberSync"  # the same, which has joined and not synced
     EXPIRE_OFFSETS = "ExpireOffsets"  # the periodic look for expired offsets
 
 

@@ -113,6 +113,13 @@ _WHY: dict[CauseKind, Callable[[Cause], str]] = {
     K.DID_NOT_SYNC: lambda c: f"no SyncGroup from {_ids(c)}",
     K.NEVER_CAME_BACK: _evicted("did not come back with its member id within the session timeout"),
     K.OVER_MAX_SIZE: _over_max_size,
+    K.DID_NOT_REVOKE: lambda c: f"member {_ids(c)}: did not give up its partitions within {c.timeout_ms} ms",
+    K.LEFT_FOR_A_WHILE: lambda c: f"static member {_who(c).instance_id} left and may come back",
+    K.TOPICS_CHANGED: _plain("topics that the group reads have changed"),
+    K.REGEX_RESOLVED: _plain("an expression stands for other topics now"),
+    K.ASSIGNOR_FAILED: lambda c: f"no new target assignment, the last one stands: {c.said}",
+    K.UPGRADED: lambda c: f"{_ids(c)} joined with the consumer protocol",
+    K.DOWNGRADED: _plain("the last member of the consumer protocol has left"),
     K.MEMBERS_JOINED: lambda c: f"{c.size} members joined",
     K.ASSIGNMENT_STORED: lambda c: f"assignment of leader {_ids(c)} stored",
     K.STORE_FAILED: lambda c: f"the assignment of {_ids(c)} could not be stored: {c.error}",
@@ -129,6 +136,7 @@ _WHY: dict[CauseKind, Callable[[Cause], str]] = {
     K.UNKNOWN_MEMBER: _refused_member,
     K.FENCED: _fenced,
     K.OTHER_GENERATION: _generation,
+    K.OTHER_EPOCH: lambda c: f"member epoch {c.generation} in {c.state}",
     K.OTHER_PROTOCOL: _plain("the members have no protocol in common with it"),
     K.REBALANCING: _generation,
     K.GROUP_FULL: _full,
@@ -154,6 +162,7 @@ _OF_MEMBER: dict[CauseKind, Callable[[Cause], str]] = {
     K.DID_NOT_SYNC: _plain("did not sync before the rebalance timeout"),
     K.NEVER_CAME_BACK: _plain("did not come back with its member id within the session timeout"),
     K.OVER_MAX_SIZE: _plain("the group is over group.max.size"),
+    K.DID_NOT_REVOKE: lambda c: f"did not give up its partitions within {c.timeout_ms} ms",
 }
 
 
@@ -208,6 +217,9 @@ _TOLD: dict[CauseKind, Callable[[Cause], str]] = {
     K.DID_NOT_REJOIN: _within("did not rejoin{} and was put out"),
     K.DID_NOT_SYNC: _within("joined but did not sync{} and was put out"),
     K.NEVER_CAME_BACK: _plain("did not come back with its member id"),
+    K.DID_NOT_REVOKE: _within("did not give up its partitions{} and was put out"),
+    K.LEFT_FOR_A_WHILE: _plain("left for a while: its partitions wait for it"),
+    K.UPGRADED: _plain("joined with the consumer protocol, and the group moved to it"),
     K.OVER_MAX_SIZE: _too_many,
     K.STORE_FAILED: lambda c: f"the assignment could not be stored: {c.error}",
     K.LOADED: _plain("the coordinator was restarted"),
@@ -222,4 +234,11 @@ _VERBS = {
     K.HANDED_OVER: "handed partitions over",
     K.GONE: "left or timed out",
 }
-_WITHOUT_SUBJECT = (K.STORE_FAILED, K.UNKNOWN)
+_WITHOUT_SUBJECT = (
+    K.STORE_FAILED,
+    K.TOPICS_CHANGED,
+    K.REGEX_RESOLVED,
+    K.ASSIGNOR_FAILED,
+    K.DOWNGRADED,
+    K.UNKNOWN,
+)

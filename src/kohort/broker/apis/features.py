@@ -1,7 +1,8 @@
 """The features of the cluster (KIP-584): which levels there are, which are in effect. None of them can be changed.
 
 `kafka-features.sh` shows them. A level says what the cluster does, so it is not raised before that is served: with
-group.version 0 there is the classic group protocol alone, with transaction.version 0 there are no transactions.
+group.version 1 there are groups of the consumer protocol (KIP-848), with transaction.version 0 there are no
+transactions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ KAFKA_4_3 = 30
 LEVELS = {
     "metadata.version": KAFKA_4_3,
     "eligible.leader.replicas.version": 1,
-    "group.version": 0,
+    "group.version": 1,
     "transaction.version": 0,
     "share.version": 0,
     "streams.version": 0,

@@ -339,6 +339,9 @@ class ClassicGroup(Group):
             return BY_AGE
         return None
 
+    def own_records(self) -> list[Change]:
+        return [] if self.stored is None else [GroupMetadata(self.group_id, self.stored)]
+
     def own_tombstones(self) -> list[Change]:
         return [GroupMetadata(self.group_id, None)]
 

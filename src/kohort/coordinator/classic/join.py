@@ -21,6 +21,7 @@ from kohort.coordinator.classic.states import (
 )
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision, Request
+from kohort.coordinator.group import Group
 from kohort.coordinator.records import GroupMetadata, StoredGroup
 from kohort.coordinator.subscriptions import gave_back
 from kohort.coordinator.timers import Deadline, TimerKind
@@ -44,7 +45,9 @@ def join(context: Context, request: Request) -> Decision | None:
             return refuse(context, None, request, states.JOIN[DEAD], message.member_id)
         return _join_new_group(context, request)
     if not isinstance(group, ClassicGroup):
-        return refuse(context, None, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message.member_id)
+        if message.member_id != UNKNOWN_MEMBER_ID or not group.is_empty:
+            return refuse(context, None, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message.member_id)
+        return _join_instead(context, request, group)
     if not accepts(context, group, message.member_id):
         return _turn_away(context, group, request)
     if message.member_id == UNKNOWN_MEMBER_ID:
@@ -61,6 +64,19 @@ def _join_new_group(context: Context, request: Request) -> Decision:
     nothing = _join_new(context, group, request)
     assert nothing is None, "a group without members has nothing else to store"
     return decision
+
+
+def _join_instead(context: Context, request: Request, old: Group) -> Decision:
+    """A new group in place of an empty one of the other protocol, whose commits it takes."""
+    group_id = request.message.group_id
+    gone = old.own_tombstones()
+    group = ClassicGroup(group_id, context.now_ms)
+    group.offsets, group.open_transactions, group.story = old.offsets, old.open_transactions, old.story
+    context.groups[group_id] = group
+    nothing = _join_new(context, group, request)
+    assert nothing is None, "a group without members has nothing else to store"
+    stored = StoredGroup(None, 0, None, None, context.now_ms, ())
+    return context.decide([*gone, GroupMetadata(group_id, stored)])
 
 
 def accepts(context: Context, group: ClassicGroup, member_id: str) -> bool:

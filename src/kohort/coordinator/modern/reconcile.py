@@ -1,0 +1,130 @@
+"""One step of a member from what it has towards its target: a pure function, the heart of KIP-848.
+
+        STABLE -> UNREVOKED_PARTITIONS -> UNRELEASED_PARTITIONS -> STABLE
+
+First it gives up what is not in its target; while it has not said that it did, it stays in its epoch. Then it moves to
+the target's epoch and gets what is free; what others still hold it gets when they have released it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from kohort.coordinator.modern_records import NOTHING, CurrentAssignment, Epochs, MemberState, Partitions
+
+Owned = Mapping[bytes, Iterable[int]]
+"""What the member says it has."""
+
+STEPS: dict[MemberState, frozenset[MemberState]] = {
+    MemberState.STABLE: frozenset(MemberState) - {MemberState.UNKNOWN},
+    MemberState.UNREVOKED_PARTITIONS: frozenset(MemberState) - {MemberState.UNKNOWN},
+    MemberState.UNRELEASED_PARTITIONS: frozenset(MemberState) - {MemberState.UNKNOWN},
+    MemberState.UNKNOWN: frozenset(MemberState) - {MemberState.UNKNOWN},
+}
+
+
+class MustRejoin(Exception):
+    """A later version has left it in a state that is not known here: it gives up everything and comes back."""
+
+
+def step(
+    current: CurrentAssignment,
+    target_epoch: int,
+    target: Partitions,
+    topic_ids: Set[bytes],
+    owned: Owned | None,
+    is_held: Callable[[bytes, int], bool],
+    *,
+    resubscribed: bool = False,
+) -> CurrentAssignment:
+    """`topic_ids` is what it subscribes to; `is_held` whether somebody else holds a partition still."""
+    moved = _step(current, target_epoch, target, topic_ids, owned, is_held, resubscribed)
+    assert moved.state in STEPS[current.state], moved
+    return moved
+
+
+def _step(
+    current: CurrentAssignment,
+    target_epoch: int,
+    target: Partitions,
+    topic_ids: Set[bytes],
+    owned: Owned | None,
+    is_held: Callable[[bytes, int], bool],
+    resubscribed: bool,
+) -> CurrentAssignment:
+    epoch = current.member_epoch
+    if current.state is MemberState.STABLE and epoch == target_epoch:
+        return _without_unsubscribed(current, topic_ids, owned) if resubscribed else current
+    if current.state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, current.pending):
+        return _without_unsubscribed(current, topic_ids, owned) if resubscribed else current
+    if current.state is MemberState.UNKNOWN:
+        if owned is None or owned:
+            raise MustRejoin
+        epoch = target_epoch
+    return _towards(current, epoch, target_epoch, target, topic_ids, owned, is_held)
+
+
+def _owns(owned: Owned | None, partitions: Epochs) -> bool:
+    """Whether it has any of them; who does not say is taken to have what it had."""
+    if owned is None:
+        return True
+    return any(
+        number in partitions[topic_id]
+        for topic_id, given in owned.items()
+        if topic_id in partitions
+        for number in given
+    )
+
+
+def _without_unsubscribed(current: CurrentAssignment, topic_ids: Set[bytes], owned: Owned | None) -> CurrentAssignment:
+    """The subscription has changed before the target has: what it does not read any more it gives up at once."""
+    gone = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id not in topic_ids}
+    if not gone:
+        return current
+    assigned = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id in topic_ids}
+    pending = {topic_id: dict(epochs) for topic_id, epochs in current.pending.items()}
+    for topic_id, epochs in gone.items():
+        pending.setdefault(topic_id, {}).update(epochs)
+    if _owns(owned, pending):
+        return CurrentAssignment(
+            current.member_epoch, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, assigned, pending
+        )
+    return CurrentAssignment(current.member_epoch, current.member_epoch, current.state, assigned, current.pending)
+
+
+def _towards(
+    current: CurrentAssignment,
+    epoch: int,
+    target_epoch: int,
+    target: Partitions,
+    topic_ids: Set[bytes],
+    owned: Owned | None,
+    is_held: Callable[[bytes, int], bool],
+) -> CurrentAssignment:
+    assigned: dict[bytes, dict[int, int]] = {}
+    pending: dict[bytes, dict[int, int]] = {}
+    coming: list[tuple[bytes, int]] = []
+    waits = False
+    for topic_id in dict.fromkeys((*current.assigned, *target)):
+        wanted: Set[int] = target.get(topic_id, frozenset()) if topic_id in topic_ids else frozenset()
+        had = current.assigned.get(topic_id, NOTHING)
+        kept = {number: since for number, since in had.items() if number in wanted}
+        if kept:
+            assigned[topic_id] = kept
+        if len(kept) < len(had):
+            pending[topic_id] = {number: since for number, since in had.items() if number not in wanted}
+        if len(kept) < len(wanted):
+            mine = current.pending.get(topic_id, NOTHING)
+            for number in sorted(wanted):
+                if number not in kept:
+                    if number in mine or not is_held(topic_id, number):
+                        coming.append((topic_id, number))
+                    else:
+                        waits = True
+    previous = current.member_epoch
+    if pending and _owns(owned, pending):
+        return CurrentAssignment(epoch, previous, MemberState.UNREVOKED_PARTITIONS, assigned, pending)
+    for topic_id, number in coming:
+        assigned.setdefault(topic_id, {})[number] = target_epoch
+    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+    return CurrentAssignment(target_epoch, previous, state, assigned, NOTHING)
