@@ -69,7 +69,7 @@ CLIENT_SHELL = {
 }
 PURE_FILES = [
     path.relative_to(SOURCE).as_posix()
-    for path in sorted((SOURCE / "client").glob("*.py"))
+    for path in sorted((SOURCE / "client").rglob("*.py"))
     if path.relative_to(SOURCE).as_posix() not in CLIENT_SHELL
 ]
 IMPURE_MODULES = {"asyncio", "socket", "time", "random", "os", "threading", "selectors", "subprocess", "uvloop"}

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         RebalanceListener,
         RecordError,
         RecordMetadata,
+        SubscriptionPattern,
         TopicPartition,
     )
     from kohort.client.admin_types import (
@@ -134,6 +135,7 @@ __all__ = [
     "StickyAssignor",
     "StoredRecord",
     "Subscription",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 __version__ = "0.1.0"
@@ -188,6 +190,7 @@ _HOMES = {
     "StickyAssignor": "kohort.assignors",
     "StoredRecord": "kohort.broker.inside",
     "Subscription": "kohort.assignors",
+    "SubscriptionPattern": "kohort.client",
     "TopicPartition": "kohort.client",
 }
 

@@ -86,3 +86,29 @@ def test_durations() -> None:
         93_600_000,
         500,
     ]
+
+
+# -- the group's protocol ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("partition_assignment_strategy", "range"), ("session_timeout_ms", 10_000), ("heartbeat_interval_ms", 100)],
+)
+def test_what_the_broker_decides_is_refused_with_the_consumer_protocol(name: str, value: object) -> None:
+    with pytest.raises(
+        ConfigError, match=f"{name.replace('_', '.')} cannot be given with group.protocol=consumer.*leave"
+    ):
+        Config({"bootstrap.servers": "h:1", "group_id": "g", "group_protocol": "consumer", name: value})
+
+
+def test_an_assignor_of_the_broker_is_refused_with_the_classic_protocol() -> None:
+    with pytest.raises(ConfigError, match=r"group\.remote\.assignor cannot be given with group\.protocol=classic"):
+        Config({"bootstrap.servers": "h:1", "group_id": "g", "group_remote_assignor": "uniform"})
+    config = Config({"bootstrap.servers": "h:1", "group.protocol": "CONSUMER", "group.remote.assignor": "range"})
+    assert (config.group_protocol, config.group_remote_assignor) == ("consumer", "range")
+
+
+def test_a_protocol_that_does_not_exist() -> None:
+    with pytest.raises(ConfigError, match="must be one of classic, consumer"):
+        Config({"bootstrap.servers": "h:1", "group_protocol": "streams"})

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kohort.client.listeners import RebalanceListener
     from kohort.client.producer import Producer
     from kohort.client.producer_async import AsyncProducer, RecordMetadata
+    from kohort.client.subscriptions import SubscriptionPattern
     from kohort.client.types import (
         ConsumerRecord,
         OffsetAndMetadata,
@@ -58,6 +59,7 @@ __all__ = [
     "RebalanceListener",
     "RecordError",
     "RecordMetadata",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 
@@ -84,6 +86,7 @@ _HOMES = {
     "RebalanceListener": "kohort.client.listeners",
     "RecordError": "kohort.client.errors",
     "RecordMetadata": "kohort.client.producer_async",
+    "SubscriptionPattern": "kohort.client.subscriptions",
     "TopicPartition": "kohort.client.types",
 }
 

@@ -84,6 +84,8 @@ class Commits:
         self._request_timeout_ms = request_timeout_ms
         self._out = out
         self.waiting: list[Ask] = []
+        self.aside: list[Ask] = []
+        """To be sent again with an epoch that is not known yet."""
         self.in_flight: dict[int, Ask] = {}
 
     def submit(self, ask: Ask) -> None:
@@ -93,16 +95,36 @@ class Commits:
         waiting, self.waiting = self.waiting, []
         return waiting
 
-    def send_commit(self, ask: Ask, generation: Generation, static: bool) -> None:
+    def take_back(self, ask_id: int) -> bool:
+        """Whether it was still here; automatic commits (0) stay."""
+        kept = [ask for ask in self.waiting if ask.ask_id != ask_id or ask_id == 0]
+        kept_aside = [ask for ask in self.aside if ask.ask_id != ask_id or ask_id == 0]
+        found = len(kept) < len(self.waiting) or len(kept_aside) < len(self.aside)
+        self.waiting, self.aside = kept, kept_aside
+        return found
+
+    def bring_back(self) -> None:
+        """What was set aside waits to be sent again."""
+        aside, self.aside = self.aside, []
+        self.waiting += aside
+
+    def send_commit(self, ask: Ask, generation: Generation, static: bool, least_version: int = 0) -> None:
         ask.generation = generation
         instance_id = self._group_instance_id if static else None
         request = wire.commit_request(
             self._group_id, generation.generation_id, generation.member_id, instance_id, ask.offsets
         )
-        self._send(ask, request, min_version=7 if instance_id else 0)
+        with_instance = 7 if instance_id else 0
+        self._send(ask, request, max(with_instance, least_version if generation.valid else 0))
 
-    def send_fetch(self, ask: Ask) -> None:
-        self._send(ask, wire.fetch_request(self._group_id, ask.partitions))
+    def send_fetch(self, ask: Ask, asker: Generation = NO_GENERATION) -> None:
+        """As a member, where there is an epoch to check (KIP-848)."""
+        ask.generation = asker
+        request = wire.fetch_request(self._group_id, ask.partitions)
+        if asker.valid:
+            (group,) = request.groups
+            group.member_id, group.member_epoch = asker.member_id, asker.generation_id
+        self._send(ask, request, wire.LEAST_VERSION_WITH_EPOCH if asker.valid else 0)
 
     def _send(self, ask: Ask, request: Any, min_version: int = 0) -> None:
         token = self._out.send(

@@ -176,6 +176,11 @@ _TEXTS = [
         None,
         "Makes this a static member (KIP-345): a restart within the session moves no partition.",
     ),
+    (
+        "group.remote.assignor",
+        None,
+        "The broker's assignor to use with group.protocol=consumer, uniform or range; unset leaves it to the broker.",
+    ),
     ("client.id", "kohort", "A name for logs and quotas of the broker."),
     ("client.rack", "", "The rack of this client, for fetching from near replicas and rack-aware assignment."),
     ("sasl.username", None, "User name for SASL."),
@@ -242,9 +247,9 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "group.protocol",
-            _one_of("classic"),
+            _one_of("classic", "consumer"),
             "classic",
-            "The rebalance protocol; 'classic' is spoken here.",
+            "The group's protocol: classic, where a member assigns, or consumer, where the broker does (KIP-848).",
             "string",
         ),
         Setting(
@@ -282,6 +287,17 @@ SETTINGS: dict[str, Setting] = {
             "ssl.context", _any, None, "A ready ssl.SSLContext, instead of the ssl.* files (kohort's own).", "object"
         ),
     ]
+}
+
+UNUSED = {
+    "consumer": ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"),
+    "classic": ("group.remote.assignor",),
+}
+INSTEAD = {
+    "consumer": "the broker assigns and sets the times (group.remote.assignor names its assignor, "
+    "group.consumer.session.timeout.ms and group.consumer.heartbeat.interval.ms are its settings, for all groups "
+    "or for one); leave them out",
+    "classic": "there a member assigns, by partition.assignment.strategy; or give group.protocol=consumer",
 }
 
 
@@ -323,6 +339,7 @@ class Config(Mapping[str, Any]):
 
     def _check(self) -> None:
         self._check_connection()
+        self._check_protocol()
         if self["heartbeat.interval.ms"] >= self["session.timeout.ms"]:
             raise ConfigError(
                 f"heartbeat.interval.ms={self['heartbeat.interval.ms']} must be lower than "
@@ -334,6 +351,14 @@ class Config(Mapping[str, Any]):
             raise ConfigError("group.instance.id must not be empty; leave it out for a dynamic member")
         if self["max.poll.records"] < 1:
             raise ConfigError("max.poll.records must be at least 1")
+
+    def _check_protocol(self) -> None:
+        """As in Kafka's client: what the protocol does not use must not be given."""
+        protocol = self["group.protocol"]
+        unused = [name for name in UNUSED[protocol] if name in self._given]
+        if unused:
+            names = ", ".join(unused)
+            raise ConfigError(f"{names} cannot be given with group.protocol={protocol}: {INSTEAD[protocol]}")
 
     def is_given(self, name: str) -> bool:
         """Whether the user set it (as opposed to the default)."""

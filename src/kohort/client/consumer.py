@@ -5,10 +5,9 @@ Listeners and commit callbacks are called on the user's thread, within poll(), c
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kohort.client.background import LoopThread, blocking
@@ -22,6 +21,7 @@ from kohort.client.consumer_async import (
 )
 from kohort.client.errors import ConsumerClosedError
 from kohort.client.listeners import RebalanceListener
+from kohort.client.subscriptions import Topics
 from kohort.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: str | Iterable[str] | re.Pattern[str],
+        topics: Topics,
         listener: RebalanceListener | None = None,
         *,
         on_partitions_revoked: Callable[..., Any] | None = None,

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 import random
-import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -25,8 +24,9 @@ from kohort.client.consumer_states import Application
 from kohort.client.driver_async import ConsumerDriver
 from kohort.client.errors import ConfigError, ConsumerClosedError
 from kohort.client.fetcher import Fetcher
+from kohort.client.group_member import GroupMember
 from kohort.client.listeners import RebalanceListener, as_listener
-from kohort.client.member import Member
+from kohort.client.subscriptions import Topics, Wanted, as_event, subscription
 from kohort.client.types import (
     ConsumerRecord,
     OffsetAndMetadata,
@@ -65,7 +65,7 @@ class AsyncConsumer(Questions):
         self.config = Config({**(config or {}), **settings})
         self._driver: ConsumerDriver | None = None
         self._listener: RebalanceListener | None = None
-        self._subscribed: frozenset[str] | re.Pattern[str] | None = None
+        self._subscribed: Wanted | None = None
         self._unread: deque[ConsumerRecord] = deque()
         self._running: ListenerCall | None = None
         self._leave_by: float | None = None
@@ -96,7 +96,7 @@ class AsyncConsumer(Questions):
         return Asking(driver, driver.core)
 
     @property
-    def _member(self) -> Member | None:
+    def _member(self) -> GroupMember | None:
         return self._open().core.member
 
     @property
@@ -152,26 +152,26 @@ class AsyncConsumer(Questions):
 
     async def subscribe(
         self,
-        topics: str | Iterable[str] | re.Pattern[str],
+        topics: Topics,
         listener: RebalanceListener | None = None,
         *,
         on_partitions_revoked: Callable[..., Any] | None = None,
         on_partitions_assigned: Callable[..., Any] | None = None,
         on_partitions_lost: Callable[..., Any] | None = None,
     ) -> None:
-        """Share these topics with the group. A compiled pattern or a string that begins with ^ matches topic names."""
+        """Share these topics with the group. A compiled pattern or a string that begins with ^ matches topic names.
+
+        A SubscriptionPattern is matched by the broker (group.protocol=consumer).
+        """
         driver = self._open()
         if self._member is None:
             raise ConfigError("subscribe() needs a group.id; assign() reads without a group")
         if self._subscribed is None and self._fetcher.assigned:
             raise ConfigError("partitions were assigned by assign(); unsubscribe() first")
         wanted = subscription(topics)
-        self._listener = as_listener(listener, on_partitions_revoked, on_partitions_assigned, on_partitions_lost)
-        self._subscribed = wanted
-        if isinstance(wanted, re.Pattern):
-            driver.tell(ev.Subscribe(frozenset(), wanted))
-        else:
-            driver.tell(ev.Subscribe(wanted))
+        heard = as_listener(listener, on_partitions_revoked, on_partitions_assigned, on_partitions_lost)
+        driver.tell(as_event(wanted))
+        self._listener, self._subscribed = heard, wanted
 
     def subscription(self) -> frozenset[str]:
         member = self._member
@@ -473,19 +473,6 @@ class AsyncConsumer(Questions):
         driver = self._open()
         if self._member is not None:
             driver.tell(ev.Rejoin(reason))
-
-
-def subscription(topics: str | Iterable[str] | re.Pattern[str]) -> frozenset[str] | re.Pattern[str]:
-    if isinstance(topics, re.Pattern):
-        return topics
-    if isinstance(topics, str):
-        if topics.startswith("^"):
-            return re.compile(topics)
-        topics = [topics]
-    names = frozenset(topics)
-    if not names or "" in names or not all(isinstance(name, str) for name in names):
-        raise ConfigError("subscribe() needs one or more topic names, or a pattern; unsubscribe() ends a subscription")
-    return names
 
 
 def decode_arrow(chunks: list[Chunk], columns: Sequence[str] | None) -> list[pa.RecordBatch]:

@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from kohort.assignors import load_assignors
 from kohort.client import events as ev
 from kohort.client.chunks import up_to
 from kohort.client.cluster_core import ClusterCore, Owner
 from kohort.client.config import Config
 from kohort.client.consumer_states import APPLICATION_MOVES, LOOKUP_MOVES, Application, Lookup
-from kohort.client.core_config import fetcher_config, member_config
+from kohort.client.core_config import fetcher_config
 from kohort.client.effects import (
     Action,
     Assign,
@@ -46,9 +45,10 @@ from kohort.client.effects import (
 from kohort.client.errors import error_for
 from kohort.client.fetcher import Fetcher
 from kohort.client.group_asks import GroupAsks
+from kohort.client.group_member import GroupMember
 from kohort.client.links import OF_THE_GROUP, Flight, Place
 from kohort.client.measuring import measure_answer
-from kohort.client.member import Member
+from kohort.client.members import member_of
 from kohort.client.metadata import Metadata
 from kohort.client.metrics import Metrics
 from kohort.client.position_asks import PositionAsks
@@ -67,11 +67,10 @@ class ConsumerCore(ClusterCore):
     def __init__(self, config: Config, uniform: Callable[[], float], fetching: bool = True) -> None:
         super().__init__(config, uniform)
         self.fetcher = Fetcher(fetcher_config(config)) if fetching else None
-        self.member: Member | None = None
+        self.member: GroupMember | None = None
         self._asks: GroupAsks | None = None
         if config["group.id"] is not None:
-            assignors = load_assignors(config["partition.assignment.strategy"])
-            self.member = Member(member_config(config), assignors, uniform)
+            self.member = member_of(config, uniform)
             self._asks = GroupAsks(config, self.member, uniform, self.servers)
         self.application = Application.AWAY
         self.lookup = Lookup.IDLE
@@ -199,7 +198,7 @@ class ConsumerCore(ClusterCore):
                 for flight in self._links.drop(OF_THE_GROUP, effect.reason):
                     self._owners.pop(flight.token, None)
             case WatchTopics():
-                self._keeper.watch(effect.topics)
+                self._keeper.watch(effect.topics, effect.ids)
             case RefreshMetadata():
                 self._keeper.want()
             case CommitDone():
@@ -251,7 +250,7 @@ class ConsumerCore(ClusterCore):
                 return
             self._take_action(self.member, now_ms)
 
-    def _take_action(self, member: Member, now_ms: int) -> None:
+    def _take_action(self, member: GroupMember, now_ms: int) -> None:
         action: Action | None = member.take(now_ms)
         if isinstance(action, AutoCommit):
             self._apply(member.auto_commit(self.consumed(), now_ms), now_ms)
@@ -413,7 +412,9 @@ class ConsumerCore(ClusterCore):
 
     def _subscribe(self, event: ev.Subscribe, now_ms: int) -> None:
         assert self.member is not None
-        if event.pattern is not None:
+        if event.regex:
+            self._apply(self.member.subscribe_regex(event.regex, now_ms), now_ms)
+        elif event.pattern is not None:
             matches = event.pattern.search if event.anywhere else event.pattern.fullmatch
             self._apply(self.member.subscribe_pattern(matches, now_ms), now_ms)
         else:

@@ -21,6 +21,7 @@ def member_config(config: Config) -> MemberConfig:
         retry_backoff_max_ms=config.retry_backoff_max_ms,
         client_rack=config.client_rack,
         exclude_internal_topics=config.exclude_internal_topics,
+        group_remote_assignor=config.group_remote_assignor,
     )
 
 

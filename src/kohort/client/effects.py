@@ -8,7 +8,7 @@ has finished what it was given; each is answered (`auto_commit`, `revoked`, `ass
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -146,9 +146,10 @@ class DropCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class WatchTopics:
-    """Keep metadata of these topics fresh; None means all topics (a pattern subscription)."""
+    """Keep metadata of these topics fresh; None means all topics (a pattern subscription). `ids` name more of them."""
 
     topics: frozenset[str] | None
+    ids: frozenset[bytes] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +284,7 @@ class MetadataSnapshot:
 
     topics: Mapping[str, TopicSnapshot]
     covers: frozenset[str] | None = None
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 T = TypeVar("T")

@@ -92,11 +92,15 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """To topics by name, or to those whose whole name matches, or where a match is found anywhere in the name."""
+    """To topics by name, or to those whose whole name matches, or where a match is found anywhere in the name.
+
+    `regex` is an expression that the broker evaluates.
+    """
 
     topics: frozenset[str]
     pattern: re.Pattern[str] | None = None
     anywhere: bool = False
+    regex: str = ""
 
 
 @dataclass(frozen=True, slots=True)

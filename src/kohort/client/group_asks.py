@@ -12,7 +12,7 @@ from typing import Any
 from kohort.client.config import Config
 from kohort.client.effects import MemberEffect
 from kohort.client.errors import KafkaTimeoutError
-from kohort.client.member import Member
+from kohort.client.group_member import GroupMember
 from kohort.client.timing import Backoff
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
 from kohort.protocol.errors import KafkaError
@@ -44,7 +44,7 @@ class GroupAsk:
 class GroupAsks:
     """`finished` holds (ask id, value, error) until somebody takes them."""
 
-    def __init__(self, config: Config, member: Member, uniform: Callable[[], float], servers: str) -> None:
+    def __init__(self, config: Config, member: GroupMember, uniform: Callable[[], float], servers: str) -> None:
         self._config = config
         self._member = member
         self._uniform = uniform

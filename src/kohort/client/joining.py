@@ -20,6 +20,7 @@ from kohort.assignors import (
     encode_subscription,
 )
 from kohort.client.commits import NO_GENERATION, NO_GENERATION_ID, Generation
+from kohort.client.committing import COORDINATOR_MOVED
 from kohort.client.effects import Assign, AutoCommit, Destination, Fail, Left, Lose, RefreshMetadata, Revoke
 from kohort.client.errors import FencedInstanceIdError, error_for
 from kohort.client.member_state import MemberBase
@@ -40,7 +41,6 @@ RETRY_AT_ONCE = frozenset(
         ErrorCode.MEMBER_ID_REQUIRED,
     }
 )
-COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 
 
 class Joining(MemberBase):
@@ -88,13 +88,7 @@ class Joining(MemberBase):
 
     @property
     def held_back(self) -> frozenset[TopicPartition]:
-        """Partitions about to be given up, their positions perhaps being committed: hand out no more of them."""
         return self._to_give_up()[0] if self.step in (Step.COMMITTING, Step.REVOKING) else frozenset()
-
-    @property
-    def holds_back(self) -> bool:
-        """For shells that hold back all or nothing."""
-        return bool(self.held_back)
 
     def _given_up(self, now_ms: int) -> None:
         if self._purpose is Purpose.LEAVE:
@@ -433,10 +427,7 @@ class Joining(MemberBase):
         self._watch()
         self._out.add(Left(reason))
 
-    # -- provided by `liveness` and `member` ---------------------------------------------------------------------------
-
-    def _coordinator_lost(self, reason: str, now_ms: int) -> None:
-        raise NotImplementedError
+    # -- provided by `member` ------------------------------------------------------------------------------------------
 
     def _check_subscription(self, now_ms: int) -> None:
         raise NotImplementedError

@@ -5,14 +5,12 @@ Builds on `joining`, which says what being out means.
 
 from __future__ import annotations
 
-from typing import Any
-
-from kohort.client.commits import NO_GENERATION, Ask, Kind, Verdict, commit_outcome
+from kohort.client.commits import Ask, Verdict
+from kohort.client.committing import COORDINATOR_MOVED
 from kohort.client.effects import Destination, Fail
-from kohort.client.errors import CommitFailedError, RebalanceInProgressError, error_for
-from kohort.client.joining import COORDINATOR_MOVED, Joining
+from kohort.client.errors import RebalanceInProgressError, error_for
+from kohort.client.joining import Joining
 from kohort.client.states import MemberState, Step
-from kohort.client.types import partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import HeartbeatRequest
 
@@ -93,32 +91,8 @@ class Liveness(Joining):
 
     # -- the coordinator ----------------------------------------------------------------------------------------------
 
-    def _coordinator_answer(self, response: Any, now_ms: int) -> None:
-        error = self._finder.received(response, now_ms)
-        if self._finder.known:
-            self._heartbeat.session_renewed(now_ms)
-            self._heartbeat.next_ms = min(self._heartbeat.next_ms, now_ms)
-        if error is not None:
-            self._finder.retry_at_ms = now_ms + self.config.retry_backoff_ms
-            self._fail(error, now_ms)
-
-    def _fail(self, error: KafkaError, now_ms: int) -> None:
-        for ask in self._commits.take_waiting():
-            self._commits.finish(ask, error)
-        if self.subscribed:
-            self._active = False
-            self._out.add(Fail(error))
-
     def _coordinator_lost(self, reason: str, now_ms: int) -> None:
-        self._finder.lost(reason, now_ms)
-        self._heartbeat.in_flight = None
-        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator was lost: {reason}")
-        asks, self._commits.in_flight = self._commits.in_flight, {}
-        for ask in asks.values():
-            if ask.kind is Kind.PREPARE:
-                self._commits.submit(ask)
-            else:
-                self._commits.finish(ask, error)
+        super()._coordinator_lost(reason, now_ms)
         if self._token is None:
             return
         self._token = None
@@ -143,21 +117,8 @@ class Liveness(Joining):
 
     # -- commits ------------------------------------------------------------------------------------------------------
 
-    def _send_ask(self, ask: Ask, now_ms: int) -> None:
-        if ask.kind is Kind.FETCH:
-            self._commits.send_fetch(ask)
-            return
-        if self._manual or not (self.subscribed or self.owned):
-            generation, static = NO_GENERATION, False
-        elif self.state is MemberState.STABLE:
-            generation, static = self.generation, True
-        else:
-            self._ask_failed(ask, self._refuse_commit(ask), now_ms)
-            return
-        try:
-            self._commits.send_commit(ask, generation, static)
-        except ValueError as error:
-            self._ask_failed(ask, error, now_ms)
+    def _may_commit(self) -> bool:
+        return self.state is MemberState.STABLE
 
     def _refuse_commit(self, ask: Ask) -> KafkaError:
         if self.rebalancing:
@@ -165,31 +126,11 @@ class Liveness(Joining):
                 f"group {self.config.group_id} is rebalancing ({self._rejoin_reason or 'others changed the group'}); "
                 "poll() completes it, then commit again what is still assigned"
             )
-        return self._commit_failed(ask, ErrorCode.UNKNOWN_MEMBER_ID)
+        return super()._refuse_commit(ask)
 
-    def _commit_failed(self, ask: Ask, code: ErrorCode) -> CommitFailedError:
-        generation = ask.generation.generation_id
-        where = f"generation {generation} of group" if ask.generation.valid else "group"
-        return CommitFailedError(
-            code,
-            f"offsets of {partition_list(ask.offsets)} were not committed: this consumer is not in {where} "
-            f"{self.config.group_id}. {self._why_out or 'It has not joined yet: poll() joins'}. Partitions it had "
-            "belong to other members now, which read again from the last commit; poll() joins the group again",
-        )
-
-    def _ask_answered(self, ask: Ask, response: Any, now_ms: int) -> None:
-        if ask.kind is Kind.FETCH:
-            if self._commits.fetch_answered(ask, response) is Verdict.COORDINATOR_LOST:
-                self._coordinator_lost("OffsetFetch: not the coordinator (any more)", now_ms)
-            return
-        error, verdict = commit_outcome(response)
-        if error is None:
-            self._ask_succeeded(ask, now_ms)
-            return
+    def _commit_refused(self, ask: Ask, error: KafkaError, verdict: Verdict, now_ms: int) -> None:
         current = ask.generation == self.generation
-        if verdict is Verdict.COORDINATOR_LOST:
-            self._coordinator_lost(f"OffsetCommit answered {error.code.name}", now_ms)
-        elif verdict is Verdict.REJOIN and current and not self._rejoin_needed:
+        if verdict is Verdict.REJOIN and current and not self._rejoin_needed:
             self._request_rejoin("offset commit failed since group is already rebalancing", now_ms)
         elif verdict in (Verdict.EVICTED, Verdict.OUTDATED, Verdict.FENCED) and ask.generation.valid:
             error = self._judge(ask, error, verdict, current, now_ms)
@@ -208,26 +149,6 @@ class Liveness(Joining):
         if current:
             self._evicted("OffsetCommit", error.code, now_ms)
         return self._commit_failed(ask, error.code)
-
-    def _ask_succeeded(self, ask: Ask, now_ms: int) -> None:
-        self._commits.finish(ask, None)
-        if ask.kind is Kind.PREPARE and self._commit_awaited():
-            self._give_up(now_ms)
-
-    def _ask_failed(self, ask: Ask, error: Exception, now_ms: int) -> None:
-        self._commits.finish(ask, error)
-        retriable = isinstance(error, KafkaError) and error.code.retriable
-        if ask.kind is Kind.AUTO:
-            self._out.report(f"group {self.config.group_id}: automatic commit failed: {error}", "WARNING")
-            if retriable:
-                self._next_auto_commit_ms = now_ms + self.config.retry_backoff_ms
-        elif ask.kind is Kind.PREPARE and self._commit_awaited():
-            if retriable and now_ms < self._give_up_by_ms:
-                self._prepare_ask, self._retry_at_ms = ask, now_ms + self.config.retry_backoff_ms
-                return
-            text = f"commit before giving partitions up failed, going on: {error}"
-            self._out.report(f"group {self.config.group_id}: {text}", "WARNING")
-            self._give_up(now_ms)
 
     def _commit_awaited(self) -> bool:
         return self.step is Step.COMMITTING and self._no_action()

@@ -10,13 +10,11 @@ application goes on between polls, and a cooperative member commits right before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kohort.client import snapshots
-from kohort.client.commits import Ask, Kind
 from kohort.client.effects import (
-    Action,
     Assign,
     AutoCommit,
     Lose,
@@ -25,10 +23,10 @@ from kohort.client.effects import (
     RefreshMetadata,
     Revoke,
 )
+from kohort.client.errors import ConfigError
+from kohort.client.group_member import IllegalTransition
 from kohort.client.liveness import Liveness
-from kohort.client.member_state import IllegalTransition
 from kohort.client.states import HEARTBEATING, STEPS, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
-from kohort.client.types import OffsetAndMetadata, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 __all__ = ["STEPS", "TRANSITIONS", "IllegalTransition", "Member", "MemberConfig", "MemberState", "Step"]
@@ -44,10 +42,15 @@ class Member(Liveness):
         return self._subscription_changed(frozenset(topics), now_ms)
 
     def subscribe_pattern(self, matches: Callable[[str], object], now_ms: int) -> list[MemberEffect]:
-        """Topics with a name that matches, those that appear later included."""
         self._matches = matches
         self._snapshot = None
         return self._subscription_changed(frozenset(), now_ms)
+
+    def subscribe_regex(self, regex: str, now_ms: int) -> list[MemberEffect]:
+        raise ConfigError(
+            f"the classic protocol has no patterns of the broker: give group.protocol=consumer, "
+            f"or re.compile({regex!r}), which is matched here"
+        )
 
     def _subscription_changed(self, topics: frozenset[str], now_ms: int) -> list[MemberEffect]:
         self._manual = False
@@ -61,53 +64,17 @@ class Member(Liveness):
             self._out.add(RefreshMetadata("a pattern subscription needs the names of all topics"))
         return self._advance(now_ms)
 
-    def assign_manually(self, now_ms: int) -> list[MemberEffect]:
-        """The application names its partitions itself: commits carry no generation, nothing is joined."""
-        self._manual = True
-        self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
-        return self._advance(now_ms)
-
-    def poll(self, now_ms: int) -> list[MemberEffect]:
-        """The application is alive and done with what it was given: join if needed, renew the poll interval."""
-        self._heartbeat.last_poll_ms = now_ms
-        self._active = self._leaving is None and self.fatal is None
-        return self._advance(now_ms)
-
     def request_rejoin(self, reason: str, now_ms: int) -> list[MemberEffect]:
-        """Rebalance although nothing changed (KIP-568)."""
         self._request_rejoin(reason, now_ms)
         return self._advance(now_ms)
 
     def leave(self, reason: str, now_ms: int, send: bool | None = None) -> list[MemberEffect]:
-        """Give everything up and leave; ends with `Left`. `send` overrides whether LeaveGroup is sent (KIP-1092):
-        by default dynamic members send it, static ones keep their place until the session times out."""
+        """By default dynamic members send LeaveGroup, static ones keep their place until the session times out."""
         self._leaving = reason
         self._leave_forced = send
         self._active = False
         if self._taken is None:
             self._begin_leave(now_ms)
-        return self._advance(now_ms)
-
-    def take(self, now_ms: int) -> Action | None:
-        """The next action for the application, now the shell's to carry out and answer."""
-        action, self._pending = self._pending, None
-        if action is not None:
-            assert self._taken is None, "one action at a time"
-            self._taken = action
-            if isinstance(action, Assign):
-                self.owned = action.partitions
-        return action
-
-    def auto_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int) -> list[MemberEffect]:
-        assert isinstance(self._taken, AutoCommit)
-        self._taken = None
-        self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
-        if not self._resumed(now_ms):
-            kind = Kind.PREPARE if self.step is Step.COMMITTING else Kind.AUTO
-            if offsets:
-                self._commits.submit(Ask(kind, 0, dict(offsets)))
-            elif kind is Kind.PREPARE:
-                self._give_up(now_ms)
         return self._advance(now_ms)
 
     def revoked(self, now_ms: int) -> list[MemberEffect]:
@@ -136,39 +103,11 @@ class Member(Liveness):
             self._go(Step.IDLE)
         return dropped_out
 
-    def commit(
-        self, commit_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int
-    ) -> list[MemberEffect]:
-        """Answered by `CommitDone(commit_id, ...)`; waits while the coordinator is not known."""
-        ask = Ask(Kind.COMMIT, commit_id, dict(offsets))
-        if offsets:
-            self._commits.submit(ask)
-        else:
-            self._commits.finish(ask, None)
-        return self._advance(now_ms)
-
-    def fetch_offsets(self, fetch_id: int, partitions: Iterable[TopicPartition], now_ms: int) -> list[MemberEffect]:
-        """Answered by `OffsetsFetched(fetch_id, ...)`; waits while the coordinator is not known."""
-        self._commits.submit(Ask(Kind.FETCH, fetch_id, {}, frozenset(partitions)))
-        return self._advance(now_ms)
-
-    def forget(self, ask_id: int) -> bool:
-        """Whoever asked has given up waiting: do not send it if it was not sent yet. Whether it was."""
-        before = len(self._commits.waiting)
-        self._commits.waiting = [ask for ask in self._commits.waiting if ask.ask_id != ask_id or ask_id == 0]
-        return len(self._commits.waiting) == before
-
     # -- events: the world --------------------------------------------------------------------------------------------
 
     def metadata_updated(self, snapshot: MetadataSnapshot, now_ms: int) -> list[MemberEffect]:
-        if self._matches is not None:
-            if snapshot.covers is not None:
-                return self._advance(now_ms)
-            self.topics = frozenset(
-                name
-                for name, topic in snapshot.topics.items()
-                if self._matches(name) and not (topic.internal and self.config.exclude_internal_topics)
-            )
+        if not self._match(snapshot):
+            return self._advance(now_ms)
         self._snapshot = snapshot
         self._check_subscription(now_ms)
         if self.step is Step.ASSIGNING:
@@ -207,36 +146,25 @@ class Member(Liveness):
         return self._advance(now_ms)
 
     def send_failed(self, token: int, reason: str, now_ms: int, error: KafkaError | None = None) -> list[MemberEffect]:
-        """No answer: the connection broke, the request timed out, or (`error`) the broker cannot take the request."""
         hopeless = error is not None and not error.code.retriable
         if token == self._finder.in_flight:
-            self._finder.failed(now_ms)
-            if error is not None and hopeless:
-                self._fail(error, now_ms)
+            self._finding_failed(error, now_ms)
         elif error is not None and hopeless:
             self._request_refused(token, error, now_ms)
         elif token in (self._heartbeat.in_flight, self._token) or token in self._commits.in_flight:
             self._coordinator_lost(reason, now_ms)
         return self._advance(now_ms)
 
-    def coordinator_disconnected(self, reason: str, now_ms: int) -> list[MemberEffect]:
-        self._coordinator_lost(reason, now_ms)
-        return self._advance(now_ms)
-
     def on_time(self, now_ms: int) -> list[MemberEffect]:
         if self.state in HEARTBEATING:
             self._mind_the_session(now_ms)
-        if self._commit_awaited() and now_ms >= self._give_up_by_ms:
-            text = "the commit before giving partitions up took too long, going on without it"
-            self._out.report(f"group {self.config.group_id}: {text}", "WARNING")
-            self._give_up(now_ms)
+        self._commit_too_late(now_ms)
         if self.step is Step.LEAVING and now_ms >= self._give_up_by_ms:
             self._token = None
             self._left(now_ms)
         return self._advance(now_ms)
 
     def next_deadline(self) -> int | None:
-        """When `on_time` has something to do next."""
         deadlines = []
         if self._wants_coordinator() and self._finder.in_flight is None:
             deadlines.append(self._finder.retry_at_ms or 0)
@@ -259,15 +187,7 @@ class Member(Liveness):
     # -- the engine ---------------------------------------------------------------------------------------------------
 
     def _advance(self, now_ms: int) -> list[MemberEffect]:
-        """Do whatever can be done now."""
-        if self._prepare_ask is not None and now_ms >= self._retry_at_ms:
-            ask, self._prepare_ask = self._prepare_ask, None
-            self._commits.submit(ask)
-        if self._wants_coordinator():
-            self._finder.find(now_ms)
-        if self._finder.known:
-            for ask in self._commits.take_waiting():
-                self._send_ask(ask, now_ms)
+        self._serve_asks(now_ms)
         if self._auto_commits() and self._no_action() and now_ms >= self._next_auto_commit_ms:
             self._offer(AutoCommit("auto.commit.interval.ms has passed"))
         if self.step is Step.IDLE and self._may_join() and self._no_action():

@@ -19,7 +19,7 @@ from kohort.client.timing import Backoff
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import MetadataRequest
-from kohort.protocol.uuids import ZERO_UUID
+from kohort.protocol.uuids import ZERO_UUID, to_base64
 
 
 class Node(NamedTuple):
@@ -83,7 +83,7 @@ class Metadata:
                     for partition in sorted(topic.partitions, key=lambda p: p.partition)
                 )
             topics[topic.name] = TopicSnapshot(len(topic.partitions), by_partition, topic.internal)
-        return MetadataSnapshot(topics, self.covers)
+        return MetadataSnapshot(topics, self.covers, self.topic_ids())
 
     def after(self, old: Metadata) -> Metadata:
         """This answer, without what is older in it than in the last: a broker that lags behind takes nothing back."""
@@ -118,8 +118,9 @@ def parse_metadata(response: Any, covers: frozenset[str] | None) -> Metadata:
             )
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
         ]
-        topics[topic.name] = TopicInfo(
-            topic.name, bytes(topic.topic_id), topic.is_internal, partitions, ErrorCode.of(topic.error_code)
+        name = topic.name if topic.name is not None else to_base64(topic.topic_id)  # asked for by an id without a topic
+        topics[name] = TopicInfo(
+            name, bytes(topic.topic_id), topic.is_internal, partitions, ErrorCode.of(topic.error_code)
         )
     return Metadata(response.cluster_id, response.controller_id, nodes, topics, covers)
 
@@ -176,6 +177,7 @@ class MetadataKeeper:
         self.failure: KafkaError | None = None
         self.finished: list[tuple[int, Exception | None]] = []
         self._watched: frozenset[str] | None = frozenset()
+        self._watched_ids: frozenset[bytes] = frozenset()
         self._wanted = False
         self._asked_for: frozenset[str] | None = frozenset()
         self._not_before_ms = 0
@@ -195,9 +197,12 @@ class MetadataKeeper:
 
     # -- what is wanted -----------------------------------------------------------------------------------------------
 
-    def watch(self, topics: Iterable[str] | None) -> None:
+    def watch(self, topics: Iterable[str] | None, ids: frozenset[bytes] = frozenset()) -> None:
         """Topics of interest; None for all. News about topics that were not watched before are fetched at once."""
         wanted = None if topics is None else frozenset(topics)
+        if ids - self._watched_ids - set(self.metadata.topic_ids().values()):
+            self._wanted = True
+        self._watched_ids = ids
         if wanted == self._watched:
             return
         self._watched = wanted
@@ -235,9 +240,10 @@ class MetadataKeeper:
             wait.in_flight = True
             wanted = None if wanted is None else wanted | wait.topics
         self._asked_for = wanted
-        topics = (
-            None if wanted is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(wanted)]
-        )
+        entry = MetadataRequest.MetadataRequestTopic
+        topics = None if wanted is None else [entry(name=name) for name in sorted(wanted)]
+        if topics is not None:
+            topics += [entry(name=None, topic_id=one) for one in sorted(self._watched_ids)]
         return MetadataRequest(topics=topics, allow_auto_topic_creation=self._config["allow.auto.create.topics"])
 
     def received(self, response: Any, now_ms: int) -> Metadata:

@@ -13,6 +13,8 @@ from kohort.protocol.messages import OffsetCommitRequest, OffsetFetchRequest
 
 MAX_VERSION_WITH_NAMES = 9
 """From version 10 on both apis name topics by id, which a deleted and re-created topic needs, not a classic member."""
+LEAST_VERSION_WITH_EPOCH = 9
+"""The first one of both apis that checks the epoch of a member (KIP-848)."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 

@@ -81,6 +81,7 @@ class MemberConfig:
     retry_backoff_max_ms: int = 1_000
     client_rack: str = ""
     exclude_internal_topics: bool = True
+    group_remote_assignor: str | None = None
 
     @property
     def rebalance_timeout_ms(self) -> int:

@@ -31,11 +31,12 @@ class Heartbeat:
     """When the next heartbeat is due, when the session ends without an answer, when the application polls too late."""
 
     __slots__ = (
+        "_backing_off_until_ms",
         "_backoff",
-        "_interval_ms",
         "_max_poll_interval_ms",
         "_session_timeout_ms",
         "in_flight",
+        "interval_ms",
         "last_answer_ms",
         "last_heard_ms",
         "last_poll_ms",
@@ -43,10 +44,11 @@ class Heartbeat:
     )
 
     def __init__(self, interval_ms: int, session_timeout_ms: int, max_poll_interval_ms: int, backoff: Backoff) -> None:
-        self._interval_ms = interval_ms
+        self.interval_ms = interval_ms
         self._session_timeout_ms = session_timeout_ms
         self._max_poll_interval_ms = max_poll_interval_ms
         self._backoff = backoff
+        self._backing_off_until_ms = 0
         self.in_flight: int | None = None
         self.next_ms = 0
         self.last_answer_ms = 0
@@ -57,12 +59,12 @@ class Heartbeat:
         """Joined: heartbeats and the session begin anew. The poll interval does not: only polls renew it."""
         self.in_flight = None
         self._backoff.reset()
-        self.next_ms = now_ms + self._interval_ms
+        self.next_ms = now_ms + self.interval_ms
         self.last_answer_ms = self.last_heard_ms = now_ms
 
     def sent(self, token: int, now_ms: int) -> None:
         self.in_flight = token
-        self.next_ms = now_ms + self._interval_ms
+        self.next_ms = now_ms + self.interval_ms
 
     def answered(self, now_ms: int) -> None:
         self.in_flight = None
@@ -71,7 +73,17 @@ class Heartbeat:
 
     def failed(self, now_ms: int) -> None:
         self.in_flight = None
-        self.next_ms = now_ms + self._backoff.next_ms()
+        self.next_ms = self._backing_off_until_ms = now_ms + self._backoff.next_ms()
+
+    def every(self, interval_ms: int, now_ms: int) -> None:
+        """The coordinator says how often (KIP-848)."""
+        if interval_ms > 0 and interval_ms != self.interval_ms:
+            self.interval_ms = interval_ms
+            self.next_ms = now_ms + interval_ms
+
+    def hasten(self, now_ms: int) -> None:
+        """There is something to say: now, or when the backoff of the last failure is over."""
+        self.next_ms = min(self.next_ms, max(now_ms, self._backing_off_until_ms))
 
     def session_renewed(self, now_ms: int) -> None:
         """A coordinator was found: it gets the whole session timeout to answer."""

@@ -12,7 +12,7 @@ from kohort.client import effects as fx
 from kohort.client import events as ev
 from kohort.client.config import Config
 from kohort.client.consumer_core import ConsumerCore
-from kohort.client.member import Member
+from kohort.client.group_member import GroupMember
 from kohort.client.types import ConsumerRecord
 from kohort.protocol.messages import OffsetCommitRequest
 from kohort.sim.driver import SimDriver
@@ -55,7 +55,7 @@ class SimMember:
         self._random: Random = world.random_for(name)
         self.core = ConsumerCore(self._config(fetch_wait_ms), self._random.random)
         assert self.core.member is not None
-        self.member: Member = self.core.member
+        self.member: GroupMember = self.core.member
         self._driver = SimDriver(world, self.core, self._take, self._watch, self._host_of)
         self._next_poll: Event | None = None
         self._last_ask = 0

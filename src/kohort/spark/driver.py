@@ -231,10 +231,10 @@ class QueryDriver:
         return None
 
     def _awaited_partitions(self) -> str | None:
-        """A cooperative group takes a second round: the others give partitions up in the first."""
+        """The others give partitions up first: a second round, or their next heartbeats."""
         if not self._waited:
             self._waited = True
-            self._membership.wait_for_partitions(3 * self._config["heartbeat.interval.ms"] / 1000)
+            self._membership.wait_for_partitions(3 * self._membership.heartbeat_seconds)
             return "partitions that others have to give up first"
         return None
 

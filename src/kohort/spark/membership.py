@@ -22,7 +22,7 @@ from kohort.client import events as ev
 from kohort.client.config import Config, known_name
 from kohort.client.consumer_core import ConsumerCore
 from kohort.client.driver_threaded import ThreadedDriver, now_ms
-from kohort.client.member import Member, MemberState, Step
+from kohort.client.group_member import GroupMember
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.spark.holdings import Holdings
@@ -57,7 +57,7 @@ class Membership:
         self._group_id = options.group_id
         core = ConsumerCore(core_config(options), random.random, fetching=False)
         assert core.member is not None
-        self._member: Member = core.member
+        self._member: GroupMember = core.member
         self._driver = ThreadedDriver(core, self._take, log)
         self._holdings = holdings
         holdings.on_change(self._holdings_changed)
@@ -189,12 +189,16 @@ class Membership:
 
     @property
     def state(self) -> str:
-        return f"{self._member.state.value}, {self._member.step.value}"
+        return self._member.standing
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        return self._member.heartbeat_interval_ms / 1000
 
     @property
     def settled(self) -> bool:
         """In the group with an assignment taken over, and nothing known that would change it."""
-        return self._member.state is MemberState.STABLE and self._member.step is Step.IDLE
+        return self._member.settled
 
     def start(self) -> None:
         self._thread.start()

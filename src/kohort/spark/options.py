@@ -70,15 +70,16 @@ NOT_HERE: dict[str, str] = {
     "fetchoffset.retryintervalms": "use kafka.retry.backoff.ms",
     "path": "this source has no path, name topics with subscribe",
 }
-GROUP_ONLY = ("group.id", "group.instance.id", "partition.assignment.strategy", "session.timeout.ms",
-              "heartbeat.interval.ms", "max.poll.interval.ms")  # fmt: skip
+GROUP_ONLY = ("group.id", "group.instance.id", "group.protocol", "group.remote.assignor",
+              "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms",
+              "max.poll.interval.ms")  # fmt: skip
 SOURCE_DEFAULTS: dict[str, Any] = {
-    "partition.assignment.strategy": "cooperative-sticky",
     "max.partition.fetch.bytes": 4 * 1024 * 1024,
     "fetch.max.bytes": 64 * 1024 * 1024,
     "metadata.max.age.ms": 30_000,
     "client.id": "kohort-spark",
 }
+CLASSIC_DEFAULTS = {"partition.assignment.strategy": "cooperative-sticky"}
 
 _READ_NAMES = {name.lower(): name for name in READ_OPTIONS}
 _WRITE_NAMES = {name.lower(): name for name in WRITE_OPTIONS}
@@ -150,7 +151,7 @@ def parse_read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
     _check_mode(own, settings, mode)
     parsed = ReadOptions(
         mode=mode,
-        settings={**SOURCE_DEFAULTS, **settings},
+        settings={**_defaults(settings), **settings},
         subscription=_subscription(own, mode),
         starting=_starting(own, mode),
         ending=_ending(own),
@@ -173,6 +174,12 @@ def parse_read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
     except ConfigError as error:
         raise OptionError(f"kafka.{error}" if str(error).startswith("bootstrap") else str(error)) from None
     return parsed
+
+
+def _defaults(settings: Mapping[str, str]) -> dict[str, Any]:
+    """In a group of the consumer protocol the broker assigns, and an assignor of ours would be a contradiction."""
+    classic = settings.get("group.protocol", "classic").lower() == "classic"
+    return {**SOURCE_DEFAULTS, **(CLASSIC_DEFAULTS if classic else {})}
 
 
 def _check_task_limits(options: ReadOptions) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.client.states import MemberState
 from kohort.coordinator.classic.states import STABLE
 from kohort.sim.trace import Checker
 
@@ -16,9 +15,9 @@ class Liveness(Checker):
             if len(slot.lives) > 1 and world.is_readable(slot.group_id):
                 self.fail(f"{' and '.join(map(str, slot.lives))} both live with one group.instance.id")
         for member in world.members():
-            if member.member.state is not MemberState.STABLE:
+            if not member.member.in_group:
                 told = "; ".join(text for _, text in list(member.member.story)[-3:])
-                self.fail(f"{member} is {member.member.state.value} ({member.member.step.value}); {told}")
+                self.fail(f"{member} is {member.member.standing}; {told}")
             group = coordinator.group(member.group_id)
             if group is None or group.state is not STABLE:
                 self.fail(f"{member.group_id} is {group.state.value if group else 'gone'}, not Stable")

@@ -1,0 +1,1 @@
+"""The member of the consumer protocol (KIP-848): the coordinator assigns, heartbeats carry everything. Sans-IO."""
