@@ -173,6 +173,16 @@ def test_automatic_commits_come_before_a_revocation() -> None:
     assert stage.act(Revoke).partitions == tps("orders-1")
 
 
+def test_a_commit_of_a_topic_that_is_gone_keeps_nobody_waiting() -> None:
+    stage = ModernStage(enable_auto_commit=True, auto_commit_interval_ms=60_000)
+    stage.stable(0, 1)
+    stage.pass_time(HEARTBEAT_MS)
+    stage.nothing(1)
+    stage.auto_commit(orders_0=5)
+    stage.committed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert stage.act(Revoke).partitions == tps("orders-0", "orders-1")
+
+
 def test_heartbeats_go_on_while_the_application_gives_partitions_up() -> None:
     stage = ModernStage()
     stage.stable(0, 1)

@@ -14,6 +14,13 @@ from apache_kafka import ApacheKafka, available, compile_java
 
 HERE = Path(__file__).parent
 TEST_TIMEOUT_S = 600
+QUICK = {
+    "group.consumer.heartbeat.interval.ms": 200,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.session.timeout.ms": 3_000,
+    "group.consumer.min.session.timeout.ms": 1_000,
+}
+"""Groups of the consumer protocol take their times from the broker."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,7 +42,7 @@ def jdk() -> None:
 @pytest.fixture(scope="session")
 def apache_kafka(jdk: None) -> Iterator[ApacheKafka]:
     """One broker for the whole run: use topic and group names of your own."""
-    with ApacheKafka({"offsets.topic.num.partitions": 5, "group.min.session.timeout.ms": 100}) as kafka:
+    with ApacheKafka({"offsets.topic.num.partitions": 5, "group.min.session.timeout.ms": 100, **QUICK}) as kafka:
         yield kafka
 
 

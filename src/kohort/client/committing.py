@@ -159,7 +159,7 @@ class Committing(GroupMember):
             if retriable:
                 self._next_auto_commit_ms = now_ms + self.config.retry_backoff_ms
         elif ask.kind is Kind.PREPARE and self._commit_awaited():
-            if retriable and now_ms < self._give_up_by_ms:
+            if retriable and not _of_a_topic_that_is_gone(error) and now_ms < self._give_up_by_ms:
                 self._prepare_ask, self._retry_at_ms = ask, now_ms + self.config.retry_backoff_ms
                 return
             text = f"commit before giving partitions up failed, going on: {error}"
@@ -188,3 +188,8 @@ class Committing(GroupMember):
     def _resumed(self, now_ms: int) -> bool:
         """While the application was busy something came in between, which comes first now."""
         raise NotImplementedError
+
+
+def _of_a_topic_that_is_gone(error: Exception) -> bool:
+    """No retry brings it back, and nobody else waits for its offsets."""
+    return isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
