@@ -22,7 +22,8 @@ MAY_IMPORT = {
     "coordinator": {"protocol", "records", "assignors"},
     "insight": {"coordinator", "assignors", "protocol"},
     "storage": {"config_key", "protocol", "records"},
-    "broker": {"config_key", "protocol", "records", "assignors", "coordinator", "insight", "storage"},
+    "cluster": set(),
+    "broker": {"config_key", "protocol", "records", "assignors", "coordinator", "insight", "storage", "cluster"},
     "client": {"config_key", "lazy_names", "protocol", "records", "assignors"},
     "registry": set(),
     "spark": {"lazy_names", "registry", "client", "assignors", "records", "protocol"},
@@ -45,7 +46,7 @@ MAY_IMPORT = {
         "protocol",
     },
 }
-PURE = ["config_key", "protocol", "records", "assignors", "coordinator", "insight"]
+PURE = ["config_key", "protocol", "records", "assignors", "coordinator", "insight", "cluster"]
 # Drivers and the public classes of the client do input and output; everything else in there is a core or a part of one.
 CLIENT_SHELL = {
     f"client/{name}.py"
@@ -75,12 +76,16 @@ PURE_FILES = [
 IMPURE_MODULES = {"asyncio", "socket", "time", "random", "os", "threading", "selectors", "subprocess", "uvloop"}
 # The C kernel of the columnar decoder is found and loaded by its path.
 EXCUSED = {"records/kernel.py", "records/build_kernel.py"}
+# Engines talk to stores, all the rest of a cluster is pure.
+EXCUSED |= {f"cluster/{name}_engine.py" for name in ("directory", "memory", "object", "open")}
 CORE_FORBIDDEN = {"asyncio", "socket", "time", "random", "threading", "uvloop"}
 SHELL = {
     "server.py",
     "embedded.py",
+    "embedded_cluster.py",
     "boot.py",
     "clock.py",
+    "cluster_boot.py",
     "control.py",
     "control_routes.py",
     "controls.py",

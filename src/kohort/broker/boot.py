@@ -11,6 +11,7 @@ from typing import Any
 
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.clock import Clock
+from kohort.broker.cluster_boot import START_ERRORS, ClusterPlace
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.core import Core
 from kohort.broker.faults import Faults
@@ -46,8 +47,9 @@ def open_store(config: BrokerConfig, data_dir: str | os.PathLike[str] | None) ->
 class RunningBroker:
     """A server on the current event loop with everything behind it."""
 
-    def __init__(self, server: Server, store: Store, host: str, port: int) -> None:
+    def __init__(self, server: Server, store: Store, host: str, port: int, place: ClusterPlace | None = None) -> None:
         self.server = server
+        self.place = place
         self.core = server.core
         self.clock = server.clock
         self.store = store
@@ -57,29 +59,39 @@ class RunningBroker:
 
     def story(self, group_id: str) -> list[GroupEvent]:
         """What happened to a group lately, when and why, oldest first."""
+        return self.groups.coordinator.story(group_id)
+
+    @property
+    def groups(self) -> GroupService:
         groups = self.core.service(GroupService.name)
         assert isinstance(groups, GroupService)
-        return groups.coordinator.story(group_id)
+        return groups
 
     @property
     def address(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     async def stop(self) -> None:
+        if self.place is not None:
+            await self.place.leave(self.server)
         await self.server.stop()
+        if self.place is not None:
+            self.place.close()
 
 
 async def start_broker(
     config: BrokerConfig,
-    store: Store,
+    store: Store | None,
     host: str,
     port: int,
     clock: Clock,
     faults: Faults | None = None,
     meter: Meter | None = None,
     request_log: RequestLog | None = None,
+    place: ClusterPlace | None = None,
 ) -> RunningBroker:
-    """Listen and serve; StartError, with the store closed, where that is impossible."""
+    """Listen and serve; StartError, with the store closed, where that is impossible. In a cluster `place` brings the
+    store."""
     server: Server | None = None
 
     def wake() -> None:
@@ -87,17 +99,28 @@ async def start_broker(
             server.wake()
 
     try:
-        core = Core(config, store, random_bytes=os.urandom, services=[GroupService], wake=wake, faults=faults)
+        topics = None
+        if place is not None:
+            store = journals = await place.open(config)
+            topics = place.catalog(config, journals)
+        assert store is not None
+        core = Core(
+            config, store, random_bytes=os.urandom, services=[GroupService], wake=wake, faults=faults, topics=topics
+        )
+        if place is not None:
+            place.member(core)
         core.meter = meter
         core.request_log = request_log
         server = Server(core, clock)
         bound_host, bound_port = await server.start(host, port)
-    except (OSError, KafkaError, ConfigError) as error:
+        core.host, core.port = advertised(config, bound_host, bound_port)
+        if place is not None:
+            await place.join(server)
+    except (OSError, KafkaError, ConfigError, *START_ERRORS) as error:
         if server is not None:
             await server.stop()
         raise StartError(_why(error, host, port)) from error
-    core.host, core.port = advertised(config, bound_host, bound_port)
-    return RunningBroker(server, store, bound_host, bound_port)
+    return RunningBroker(server, store, bound_host, bound_port, place)
 
 
 def advertised(config: BrokerConfig, host: str, port: int) -> tuple[str, int]:

@@ -40,6 +40,15 @@ _BROKER = [
     # Identity and listeners.
     _key("node.id", _I, 1, "The id of this broker in the cluster.", 0),
     _key("broker.rack", _S, None, "The rack of this broker, shown in Metadata."),
+    _key("broker.session.timeout.ms", _I, 9000, "In a cluster: a broker silent for longer is taken for dead.", 1),
+    _key("broker.heartbeat.interval.ms", _I, 2000, "In a cluster: how often a broker gives a sign of life.", 1),
+    _key(
+        "kohort.cluster.balance.delay.ms",
+        _L,
+        5000,
+        "In a cluster: how long after a broker came or went partitions move to where they belong.",
+        0,
+    ),
     _key("advertised.listeners", _S, None, "HOST:PORT told to clients instead of the address listened on."),
     # Network.
     _key("socket.request.max.bytes", _I, 104857600, "The largest request accepted; a larger one closes.", 1),

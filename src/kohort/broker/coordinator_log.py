@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from kohort.broker.appends import Append
 from kohort.broker.shard_loading import ShardLoader
 from kohort.coordinator.effects import Decision
-from kohort.coordinator.shard import Life, S, Write
+from kohort.coordinator.shard import Life, S, Shard, Write
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import build_key_values, read_header
 from kohort.records.compression import Compression
@@ -42,15 +42,19 @@ class CoordinatorLog(Generic[S]):
         self._changed = changed
         self._loader = ShardLoader(runtime, load_buffer_bytes)
         self._partitions: dict[int, Partition] = {}
+        self._not_ready: list[Shard[S]] = []  # led, but their log is still on its way from the store
 
     # ---- which partitions
 
     def lead(self, topic: Topic, now_ms: int) -> None:
-        """All partitions that are not led yet."""
+        """All partitions that this broker leads, or is about to, and none that it does not."""
         for partition in topic.partitions:
-            if self._partitions.get(partition.index) is not partition:
-                self._partitions[partition.index] = partition
-                self._runtime.lead(partition.index, partition.leader_epoch, now_ms)
+            index, shard = partition.index, self._runtime.shards.get(partition.index)
+            if self._core.leader_of(partition) != self._core.node_id:
+                self._runtime.resign(index, now_ms)
+            elif shard is None or shard.epoch != partition.leader_epoch or self._partitions.get(index) is not partition:
+                self._partitions[index] = partition
+                self._runtime.lead(index, partition.leader_epoch, now_ms)
         self._begin_loads(now_ms)
         self._changed(None, now_ms)
 
@@ -66,10 +70,15 @@ class CoordinatorLog(Generic[S]):
         return not self._loader.is_idle
 
     def _begin_loads(self, now_ms: int) -> None:
-        loads, self._runtime.effects.loads = self._runtime.effects.loads, []
+        loads, self._runtime.effects.loads = self._not_ready + self._runtime.effects.loads, []
+        self._not_ready = []
         for shard in loads:
             if shard.life is Life.LOADING:
-                self._loader.start(shard, self._partitions[shard.partition], now_ms)
+                partition = self._partitions[shard.partition]
+                if partition.leads:
+                    self._loader.start(shard, partition, now_ms)
+                else:
+                    self._not_ready.append(shard)
 
     # ---- time
 

@@ -31,7 +31,7 @@ import logging
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from types import GeneratorType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.broker import find_coordinator
 from kohort.broker.apis import TABLE, api_versions
@@ -42,7 +42,7 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.faults import Faults
 from kohort.broker.fetch_sessions import FetchSessions
-from kohort.broker.find_coordinator import Node
+from kohort.broker.find_coordinator import Endpoint, Node
 from kohort.broker.long_work import LongWork
 from kohort.broker.maintenance import Maintenance
 from kohort.broker.meter import Meter
@@ -53,6 +53,9 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.frames import skip_tags
 from kohort.protocol.wire import DecodeError
 from kohort.storage.store import Store
+
+if TYPE_CHECKING:
+    from kohort.broker.membership import Membership
 
 logger = logging.getLogger("kohort.broker")
 
@@ -105,14 +108,17 @@ class Core:
         services: Sequence[Callable[[Core], Service]] = (),
         wake: Callable[[], None] = _no_wake,
         faults: Faults | None = None,
+        topics: Catalog | None = None,
     ) -> None:
-        """`wake` is called, on any thread, when something finished elsewhere and a `flush` is due."""
+        """`wake` is called, on any thread, when something finished elsewhere and a `flush` is due. In a cluster the
+        broker brings its own `topics`, and is given its `membership` before it starts."""
         self.config = config
         self.node_id: int = config["node.id"]
         self.host, self.port = "localhost", 0
         self.random_bytes = random_bytes
         self.store = store
-        self.topics = Catalog(config, store, random_bytes)
+        self.topics = topics or Catalog(config, store, random_bytes)
+        self.membership: Membership | None = None
         self.appends = Appends(wake)
         self.checking = Checking(self)
         self.long_work = LongWork(self)
@@ -318,6 +324,8 @@ class Core:
         if appends.grown:
             grown, appends.grown = appends.grown, {}
             self.purgatory.check(grown, now_ms)
+        if self.membership is not None:
+            self.membership.end_turn(now_ms)
         if self.meter is not None:
             self.meter.end_turn()
         dirty, self._dirty = self._dirty, []
@@ -328,24 +336,55 @@ class Core:
         """Whether there is work left for the next turn: it should come at once."""
         return bool(self.long_work)
 
+    # Brokers and leaders.
+
+    def brokers(self) -> list[Endpoint]:
+        """Those that serve clients now."""
+        if self.membership is None:
+            return [Endpoint(self.node_id, self.host, self.port, self.config["broker.rack"])]
+        state = self.membership.state
+        live = (state.brokers[node_id] for node_id in state.live)
+        return [Endpoint(broker.node_id, broker.host, broker.port, broker.rack) for broker in live]
+
+    def leader_of(self, partition: Partition) -> int:
+        """-1 where there is none."""
+        return self.node_id if partition.leader_id is None else partition.leader_id
+
+    def endpoint(self, node_id: int) -> Endpoint | None:
+        return next((broker for broker in self.brokers() if broker.node_id == node_id), None)
+
+    def leaders_changed(self, topic: Topic, now_ms: int) -> None:
+        """This broker leads other partitions of the topic than before, or another one does."""
+        self.changed(topic.partitions, now_ms)
+        for service in self.services:
+            service.topic_created(topic, now_ms)
+
     # Topics that come, grow and go.
 
     def _topic_created(self, topic: Topic) -> None:
+        self.topic_came(topic, self.topics.now_ms)
+
+    def topic_came(self, topic: Topic, now_ms: int) -> None:
         for service in self.services:
-            service.topic_created(topic, self.topics.now_ms)
+            service.topic_created(topic, now_ms)
 
     def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None:
         """Name -> topic id."""
+        if self.topics.is_planning:
+            return
         for service in self.services:
             service.topics_deleted(topics, now_ms)
 
     def topic_grew(self, name: str, now_ms: int) -> None:
+        if self.topics.is_planning:
+            return
         for service in self.services:
             service.topic_grew(name, now_ms)
 
     def changed(self, partitions: Iterable[Partition], now_ms: int) -> None:
         """Something other than an append happened to these: fetches that wait on them look again."""
-        self.purgatory.check(partitions, now_ms)
+        if not self.topics.is_planning:
+            self.purgatory.check(partitions, now_ms)
 
     # Time and work elsewhere.
 
@@ -354,6 +393,8 @@ class Core:
             self.faults.on_time(self, now_ms)
         self.purgatory.expire(now_ms)
         self.maintenance.on_time(now_ms)
+        if self.membership is not None:
+            self.membership.on_time(now_ms)
         for service in self.services:
             service.on_time(now_ms)
 
@@ -370,6 +411,10 @@ class Core:
         first = self.purgatory.next_deadline()
         for service in self.services:
             other = service.next_deadline()
+            if other is not None and (first is None or other < first):
+                first = other
+        if self.membership is not None:
+            other = self.membership.next_deadline()
             if other is not None and (first is None or other < first):
                 first = other
         if self.faults.active:

@@ -174,6 +174,19 @@ def whole(shape: Shape, request: Any, code: ErrorCode) -> Any:
     return made
 
 
+def entire(name: str, version: int, request: Any, code: ErrorCode) -> Any:
+    """The answer that says of everything asked for that it failed; None where the code has no place in it."""
+    of = shape(name, version)
+    depth = of.place(code, set())
+    if depth is None:
+        return None
+    if depth == 0:
+        return whole(of, request, code)
+    response = getattr(messages, f"{name}Response")()
+    merge(of, response, split(of, request, depth, code, lambda row: True), depth)
+    return response
+
+
 def split(shape: Shape, request: Any, depth: int, code: ErrorCode, means: Callable[[Identity], bool]) -> list[Any]:
     """Take the rows at `depth` that `means` approves of out of the request; returns them as rows of the answer."""
     return _split(shape, request, _root_identity(request, shape.version), 0, depth, code, means)

@@ -11,6 +11,7 @@ from kohort.protocol.messages import FindCoordinatorResponse
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.topics import Partition
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # what can be asked for; there are no share groups here
 
@@ -19,6 +20,15 @@ class Node(NamedTuple):
     node_id: int
     host: str
     port: int
+
+
+class Endpoint(NamedTuple):
+    """A broker as Metadata shows it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
 
 NO_NODE = Node(-1, "", -1)
@@ -50,6 +60,16 @@ def _coordinator_of(core: Core, key_type: int, key: str, now_ms: int) -> tuple[E
     if key_type == TRANSACTION:
         return ErrorCode.NONE, Node(core.node_id, core.host, core.port)
     return ErrorCode.INVALID_REQUEST, NO_NODE
+
+
+def leader_node(core: Core, partition: Partition) -> tuple[ErrorCode, Node]:
+    """Where the leader of a coordinator's partition can be reached; in a cluster there may be none for a while."""
+    if partition.leader_id is None:
+        return ErrorCode.NONE, Node(core.node_id, core.host, core.port)
+    leader = core.endpoint(partition.leader_id)
+    if leader is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
+    return ErrorCode.NONE, Node(leader.node_id, leader.host, leader.port)
 
 
 API = Api(10, "FindCoordinator", 0, 6, find_coordinator)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.coordinator_log import CoordinatorLog
-from kohort.broker.find_coordinator import GROUP, NO_NODE, Node
+from kohort.broker.find_coordinator import GROUP, NO_NODE, Node, leader_node
 from kohort.broker.group_config import coordinator_config
 from kohort.broker.group_events import GroupEvents
 from kohort.broker.group_parts import Part, Parts, is_many
@@ -225,10 +225,11 @@ class GroupService:
         return self._leader_of(topic, self.coordinator.partition_for(group_id))
 
     def _leader_of(self, topic: Topic, partition: int) -> tuple[ErrorCode, Node]:
-        """Of all partitions this broker: there is no other."""
-        if topic.partition(partition) is None:
+        """Of all partitions this broker, where it stands alone."""
+        found = topic.partition(partition)
+        if found is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        return ErrorCode.NONE, Node(self._core.node_id, self._core.host, self._core.port)
+        return leader_node(self._core, found)
 
 
 def _commits(decision: Decision) -> int:

@@ -27,7 +27,15 @@ ANSWER_S = 30.0
 _EARLIEST = -2
 _FETCH_BYTES = 8 * 1024 * 1024
 # Topics and groups by name, in versions that have no ids of topics yet.
-_VERSIONS = {"Fetch": 12, "OffsetFetch": 9, "DescribeGroups": 5, "ListOffsets": 7, "Metadata": 9, "LeaveGroup": 5}
+_VERSIONS = {
+    "CreateTopics": 7,
+    "Fetch": 12,
+    "OffsetFetch": 9,
+    "DescribeGroups": 5,
+    "ListOffsets": 7,
+    "Metadata": 9,
+    "LeaveGroup": 5,
+}
 _NO_COORDINATOR_YET = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 
@@ -123,6 +131,15 @@ class Inside:
             await asyncio.sleep(LOOK_EVERY_S)
 
     # Topics.
+
+    async def create_topic(self, name: str, partitions: int, configs: dict[str, str]) -> None:
+        """By request, so that it is also right in a cluster, where the store has to agree."""
+        kind = messages.CreateTopicsRequest
+        rows = [kind.CreatableTopicConfig(name=key, value=str(value)) for key, value in configs.items()]
+        topic = kind.CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1, configs=rows)
+        (row,) = (await self.ask(kind(topics=[topic], timeout_ms=30_000))).topics
+        if row.error_code:
+            raise KafkaError(ErrorCode(row.error_code), row.error_message)
 
     async def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
         """All records of a topic, or of one partition of it, by partition and offset."""

@@ -31,6 +31,7 @@ _TURN_S = 0.02
 _MAX_PENDING = 1000
 _WRITE_BUFFER_HIGH = 4 * 1024 * 1024
 _IDLE_CHECKS = 4
+_STORE_THREADS = 8  # of a broker in a cluster, where every write waits for the store
 
 
 class BrokerProtocol(asyncio.Protocol):
@@ -206,6 +207,7 @@ class Server:
         self._threads: ThreadPoolExecutor | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._jobs: set[asyncio.Future[None]] = set()
+        self._is_shut = False
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -242,6 +244,27 @@ class Server:
         await asyncio.sleep(0)
         self.core.close()
 
+    def fall(self) -> None:
+        """As if the process were killed: connections end, nothing is answered, nothing is closed cleanly."""
+        if self._listener is not None:
+            self._listener.close()
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._turn_open = True
+        for protocol in list(self._protocols):
+            protocol.abort()
+        for threads in (self._threads, self._worker):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
+
+    def shut(self, is_shut: bool) -> None:
+        """Cut off from its clients: connections end, new ones end at once; or open to them again."""
+        self._is_shut = is_shut
+        if is_shut:
+            for protocol in list(self._protocols):
+                protocol.abort()
+
     def wake(self) -> None:
         """From any thread: something finished elsewhere."""
         with contextlib.suppress(RuntimeError):
@@ -262,7 +285,9 @@ class Server:
         if self.core.meter is not None:
             self.core.meter.connections_opened += 1
         reason = None
-        if len(self._protocols) > config["max.connections"]:
+        if self._is_shut:
+            protocol.abort()
+        elif len(self._protocols) > config["max.connections"]:
             reason = f"over the limit of {config['max.connections']} connections (max.connections)"
         elif self._by_host[connection.host] > config["max.connections.per.ip"]:
             limit = config["max.connections.per.ip"]
@@ -345,6 +370,17 @@ class Server:
         self._timer_due_ms = due_ms
         self._timer = self._loop.call_later(max(due_ms - now_ms, 0) / 1000, self.on_time)
 
+    def news_of(self, name: str) -> None:
+        """From any thread: the store of the cluster has another object."""
+        if name.startswith("meta/"):
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        if self.core.membership is not None:
+            self.core.membership.look_soon(self.clock.now_ms())
+            self.end_turn()
+
     def on_time(self) -> None:
         """A deadline has come (or the clock was advanced)."""
         if self._timer is not None:
@@ -385,10 +421,13 @@ class Server:
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="kohort-worker")
             return self._worker
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(2, thread_name_prefix="kohort-io")
+            count = 2 if self.core.membership is None else _STORE_THREADS
+            self._threads = ThreadPoolExecutor(count, thread_name_prefix="kohort-io")
         return self._threads
 
     def _finished(self, job: Job, done: asyncio.Future[None]) -> None:
         self._jobs.discard(done)
+        if done.cancelled():
+            return
         self.core.job_done(job, done.exception(), self.clock.now_ms())
         self.end_turn()

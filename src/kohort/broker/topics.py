@@ -47,7 +47,8 @@ class Partition:
     """One partition and whoever waits for news of it."""
 
     __slots__ = (
-        "bytes_in", "bytes_out", "deleted", "index", "leader_epoch", "log", "messages_in", "topic", "waiters",
+        "bytes_in", "bytes_out", "deleted", "index", "leader_epoch", "leader_id", "leads", "log", "messages_in",
+        "topic", "waiters",
     )  # fmt: skip
 
     def __init__(self, topic: Topic, index: int, log: Log, leader_epoch: int) -> None:
@@ -55,6 +56,8 @@ class Partition:
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
+        self.leads = True  # whether this broker serves it
+        self.leader_id: int | None = None  # in a cluster: which broker leads it, -1 for none
         self.waiters: dict[Waiter, None] = {}
         self.deleted = False
         self.messages_in = self.bytes_in = self.bytes_out = 0  # since the start, for the metrics
@@ -121,6 +124,11 @@ def finish(steps: Generator[None, None, _T]) -> _T:
 
 class Catalog:
     """All topics, by name and by id, and what else the document holds."""
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether what is asked for is only noted, in a cluster."""
+        return False
 
     def __init__(self, config: BrokerConfig, store: Store, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config

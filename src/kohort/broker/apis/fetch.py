@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker import leaders
 from kohort.broker.epochs import epoch_end, epoch_error
 from kohort.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPartition, FetchSession, Key
 from kohort.broker.topics import Partition
@@ -87,15 +88,8 @@ class PendingFetch:
         self._finish(response, read, session, now_ms)
 
     def _finish(self, response: Any, read: Read, session: FetchSession | None, now_ms: int) -> None:
-        if read.fenced:
-            response.node_endpoints = [
-                response.NodeEndpoint(
-                    node_id=self.core.node_id,
-                    host=self.core.host,
-                    port=self.core.port,
-                    rack=self.core.config["broker.rack"],
-                )
-            ]
+        if read.leaders:
+            response.node_endpoints = leaders.endpoints(self.core, response.NodeEndpoint, read.leaders)
         read.remember(session)
         if self.full:
             response.session_id = self.core.fetch_sessions.create(
@@ -110,7 +104,7 @@ class PendingFetch:
 class Read:
     """One look at all partitions of a fetch, in order, within its limits."""
 
-    __slots__ = ("_fetch", "_first", "_left", "fenced", "results", "size", "urgent")
+    __slots__ = ("_fetch", "_first", "_left", "leaders", "results", "size", "urgent")
 
     def __init__(self, fetch: PendingFetch) -> None:
         self._fetch = fetch
@@ -118,7 +112,7 @@ class Read:
         self._first = True
         self.size = 0
         self.urgent = False
-        self.fenced = False
+        self.leaders: dict[int, None] = {}  # that the answer names (KIP-951)
         self.results: list[tuple[FetchPartition, Any]] = []
 
     def all(self) -> None:
@@ -156,16 +150,16 @@ class Read:
             row = _error(asked, _unknown(self._fetch.core, asked))
             row.aborted_transactions = []
             return row
+        if not partition.leads:
+            self.urgent = True
+            return self._led_elsewhere(asked, partition)
         log = partition.log
         row_of = messages.FetchResponse.PartitionData
         if asked.current_leader_epoch >= 0 and (error := epoch_error(partition, asked.current_leader_epoch)):
             self.urgent = True
             row = _error(asked, error)
             if error == ErrorCode.FENCED_LEADER_EPOCH and self._fetch.call.version >= _LEADER_SINCE:
-                self.fenced = True
-                row.current_leader = messages.FetchResponse.LeaderIdAndEpoch(
-                    leader_id=self._fetch.core.node_id, leader_epoch=partition.leader_epoch
-                )
+                self._show_leader(row, partition)
             return row
         if asked.last_fetched_epoch >= 0 and (diverging := _diverging(partition, asked)):
             self.urgent = True
@@ -194,6 +188,19 @@ class Read:
         if self._fetch.committed:
             row.aborted_transactions = _aborted(log, offset, limit) if records else []
         return row
+
+    def _led_elsewhere(self, asked: FetchPartition, partition: Partition) -> Any:
+        row = _error(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if leaders.is_known_elsewhere(self._fetch.core, partition) and self._fetch.call.version >= _LEADER_SINCE:
+            self._show_leader(row, partition)
+        return row
+
+    def _show_leader(self, row: Any, partition: Partition) -> None:
+        leader_id = self._fetch.core.leader_of(partition)
+        self.leaders[leader_id] = None
+        row.current_leader = messages.FetchResponse.LeaderIdAndEpoch(
+            leader_id=leader_id, leader_epoch=partition.leader_epoch
+        )
 
     def _records(self, log: Any, offset: int, max_bytes: int, max_offset: int | None) -> Any:
         parts = log.read(offset, min(max_bytes, self._left), max_offset=max_offset, at_least_one=self._first)
@@ -305,7 +312,7 @@ def _unknown(core: Core, asked: FetchPartition) -> ErrorCode:
 def _is_quiet(asked: FetchPartition) -> bool:
     """Whether there is nothing to say, found without building a row: most partitions of a large session, most times."""
     partition = asked.partition
-    if partition is None or partition.deleted or asked.last_fetched_epoch >= 0:
+    if partition is None or partition.deleted or not partition.leads or asked.last_fetched_epoch >= 0:
         return False
     log = partition.log
     return (

@@ -24,7 +24,7 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         rows = [
             response.DescribeLogDirsPartition(partition_index=p.index, partition_size=p.log.size_bytes, offset_lag=0)
             for p in topic.partitions
-            if indexes is None or p.index in indexes
+            if p.leads and (indexes is None or p.index in indexes)
         ]
         if rows:
             result.topics.append(response.DescribeLogDirsTopic(name=topic.name, partitions=rows))

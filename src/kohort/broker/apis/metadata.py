@@ -1,10 +1,11 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster: who leads what. One broker leads everything."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster: who leads what. A broker that stands alone leads everything."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker import leaders
 from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, Topic, check_name
 from kohort.coordinator.records import OFFSETS_TOPIC
@@ -38,13 +39,11 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
     include_cluster = request.include_cluster_authorized_operations and 8 <= call.version <= 10
-    broker = messages.MetadataResponse.MetadataResponseBroker(
-        node_id=core.node_id, host=core.host, port=core.port, rack=core.config["broker.rack"]
-    )
+    row, brokers = messages.MetadataResponse.MetadataResponseBroker, core.brokers()
     return messages.MetadataResponse(
-        brokers=[broker],
+        brokers=[row(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers],
         cluster_id=core.topics.cluster_id,
-        controller_id=core.node_id,
+        controller_id=leaders.controller_id(core, brokers),
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if include_cluster else NO_OPERATIONS,
     )
@@ -99,17 +98,17 @@ def auto_create(core: Core, name: str) -> Topic:
 
 def _topic(core: Core, topic: Topic) -> Any:
     row = messages.MetadataResponse.MetadataResponsePartition
-    nodes = [core.node_id]
     return messages.MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[
             row(
+                error_code=ErrorCode.NONE if (leader := core.leader_of(p)) >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=p.index,
-                leader_id=core.node_id,
+                leader_id=leader,
                 leader_epoch=p.leader_epoch,
-                replica_nodes=nodes,
+                replica_nodes=(nodes := [leader] if leader >= 0 else []),
                 isr_nodes=nodes,
             )
             for p in topic.partitions
@@ -157,7 +156,6 @@ def _missing(response: Any, name: str) -> Any:
 
 
 def _described(core: Core, response: Any, topic: Topic, partitions: list[Any]) -> Any:
-    nodes = [core.node_id]
     return response.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -165,10 +163,11 @@ def _described(core: Core, response: Any, topic: Topic, partitions: list[Any]) -
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             response.DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE if (leader := core.leader_of(p)) >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
                 partition_index=p.index,
-                leader_id=core.node_id,
+                leader_id=leader,
                 leader_epoch=p.leader_epoch,
-                replica_nodes=nodes,
+                replica_nodes=(nodes := [leader] if leader >= 0 else []),
                 isr_nodes=nodes,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
@@ -187,15 +186,14 @@ def describe_cluster(core: Core, call: Call, request: Any, now_ms: int) -> Any:
             endpoint_type=_BROKER_ENDPOINT,
         )
     include = request.include_cluster_authorized_operations
+    brokers = core.brokers()
     response = messages.DescribeClusterResponse(
         endpoint_type=_BROKER_ENDPOINT,
         cluster_id=core.topics.cluster_id,
-        controller_id=core.node_id,
+        controller_id=leaders.controller_id(core, brokers),
         cluster_authorized_operations=CLUSTER_OPERATIONS if include else NO_OPERATIONS,
     )
     response.brokers = [
-        response.DescribeClusterBroker(
-            broker_id=core.node_id, host=core.host, port=core.port, rack=core.config["broker.rack"]
-        )
+        response.DescribeClusterBroker(broker_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers
     ]
     return response

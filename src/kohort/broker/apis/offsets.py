@@ -55,6 +55,9 @@ def _list_one(row: Any, partition: Partition | None, asked: Any, committed: bool
     if partition is None:
         row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return
+    if not partition.leads:
+        row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return
     if version < _SINCE_VERSION.get(asked.timestamp, 0):
         row.error_code = ErrorCode.UNSUPPORTED_VERSION
         return
@@ -98,6 +101,8 @@ def offset_for_leader_epoch(core: Core, call: Call, request: Any, now_ms: int) -
             partition = core.topics.partition(topic.topic, asked.partition)
             if partition is None:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif not partition.leads:
+                row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif error := epoch_error(partition, asked.current_leader_epoch):
                 row.error_code = error
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker import leaders
 from kohort.broker.appends import Append
 from kohort.broker.checking import Check, topic_rules
 from kohort.broker.topics import Partition, Topic
@@ -99,6 +100,8 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> None:
                 pending.refuse(result, error)
             elif request.acks not in (-1, 0, 1):
                 pending.refuse(result, ErrorCode.INVALID_REQUIRED_ACKS)
+            elif not partition.leads:
+                leaders.refuse_produce(core, pending, partition, result)
             else:
                 _queue(pending, partition, records, result, now_ms)
         response.responses.append(topic_of(name=asked.name, topic_id=asked.topic_id, partition_responses=results))

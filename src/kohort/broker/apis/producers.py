@@ -56,6 +56,9 @@ def describe_producers(core: Core, call: Call, request: Any, now_ms: int) -> Any
             if partition is None:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
+            if not partition.leads:
+                row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                continue
             row.active_producers = [_producer(response, state) for state in partition.log.producers]
         response.topics.append(response.TopicResponse(name=topic.name, partitions=rows))
     return response

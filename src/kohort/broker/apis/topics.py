@@ -92,11 +92,11 @@ def _partition_count(core: Core, asked: Any) -> int:
         )
     if replicas == -1:
         replicas = core.config["default.replication.factor"]
-    if replicas > 1:
+    if replicas > (registered := len(core.brokers())):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
-            "cannot be reached because only 1 broker(s) are registered.",
+            f"cannot be reached because only {registered} broker(s) are registered.",
         )
     partitions = core.config.integer("num.partitions") if partitions == -1 else partitions
     _check_limit(partitions)
@@ -133,7 +133,7 @@ def _check_brokers(core: Core, broker_ids: list[int]) -> None:
         reason = "The manual partition assignment includes an empty replica list."
     elif len(set(broker_ids)) != len(broker_ids):
         reason = "The manual partition assignment includes the same broker more than once."
-    elif unknown := [broker for broker in broker_ids if broker != core.node_id]:
+    elif unknown := [broker for broker in broker_ids if core.endpoint(broker) is None]:
         reason = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
     if reason:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
@@ -245,6 +245,8 @@ def _delete_before(core: Core, name: str, asked: Any, now_ms: int) -> int:
     partition = core.topics.partition(name, asked.partition_index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not partition.leads:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if partition.topic.internal:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     log = partition.log

@@ -1,0 +1,92 @@
+"""Starting and stopping a broker of a cluster: the store is tried, the broker registers, and later hands over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from kohort.broker.cluster_topics import ClusterCatalog
+from kohort.broker.config import BrokerConfig
+from kohort.broker.membership import Life, Membership
+from kohort.cluster.engine import Engine, EngineError
+from kohort.cluster.memory_engine import MemoryEngine
+from kohort.cluster.meta_log import found_cluster
+from kohort.cluster.open_engine import probe
+from kohort.cluster.snapshots import Damaged
+from kohort.cluster.state import ClusterState
+from kohort.protocol.uuids import random_uuid, to_base64
+from kohort.storage.journal_store import JournalStore
+
+if TYPE_CHECKING:
+    from kohort.broker.core import Core
+    from kohort.broker.server import Server
+
+JOIN_TIMEOUT_S = 30.0
+LEAVE_TIMEOUT_S = 10.0
+LOOK_EVERY_S = 0.005
+
+
+class ClusterPlace:
+    """What a broker needs to become part of a cluster."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.state = ClusterState()
+
+    async def open(self, config: BrokerConfig) -> JournalStore:
+        """EngineError or Damaged say why this store cannot carry a cluster, or not this one."""
+        self.state = await asyncio.to_thread(self._open)
+        return JournalStore(cluster_id=self.state.cluster_id, node_id=config["node.id"])
+
+    def _open(self) -> ClusterState:
+        if not isinstance(self.engine, MemoryEngine):
+            probe(self.engine, os.urandom(12).hex())
+        return found_cluster(self.engine, to_base64(os.urandom(16)), random_uuid(os.urandom(16)))
+
+    def catalog(self, config: BrokerConfig, store: JournalStore) -> ClusterCatalog:
+        return ClusterCatalog(config, store, os.urandom, self.state)
+
+    def member(self, core: Core) -> Membership:
+        core.membership = Membership(core, self.engine, self.state)
+        return core.membership
+
+    async def join(self, server: Server) -> None:
+        """Register, and wait until this broker serves what it is to lead. EngineError where that takes too long."""
+        core = server.core
+        membership = core.membership
+        assert membership is not None
+        if isinstance(self.engine, MemoryEngine):
+            self.engine.created = server.news_of
+        membership.join(core.host, core.port, server.clock.now_ms())
+        server.end_turn()
+        try:
+            async with asyncio.timeout(JOIN_TIMEOUT_S):
+                while not (membership.is_member and membership.leading.is_settled):
+                    if membership.why_stopped is not None:
+                        raise EngineError(membership.why_stopped)
+                    await asyncio.sleep(LOOK_EVERY_S)
+        except TimeoutError:
+            raise EngineError(
+                f"broker {core.node_id} could not register in {self.engine.name} within {JOIN_TIMEOUT_S:.0f} s: "
+                "see the warnings above"
+            ) from None
+
+    async def leave(self, server: Server) -> None:
+        """Hand over what is led; where the store does not answer the others take over all the same."""
+        membership = server.core.membership
+        assert membership is not None
+        membership.leave(server.clock.now_ms())
+        server.end_turn()
+        try:
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                while membership.life is not Life.OUTSIDE:
+                    await asyncio.sleep(LOOK_EVERY_S)
+        except TimeoutError:
+            pass
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+START_ERRORS = (EngineError, Damaged)

@@ -1,0 +1,104 @@
+"""A store in a directory that all brokers see: processes of one machine, or a shared file system with hard links.
+
+An object is written aside, brought to the disk and then linked to its name: `link` fails where the name is taken, so of
+all who create a name one succeeds, and nobody ever sees half of an object.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kohort.cluster.engine import Engine, EngineError, Exists, Missing
+
+_ASIDE = ".tmp"
+
+
+class DirectoryEngine(Engine):
+    poll_ms = 100
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.root = Path(path).absolute()
+        self.name = str(self.root)
+        self._known: set[str] = set()
+        try:
+            (self.root / _ASIDE).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(
+                f"the directory {self.root} cannot be used, {error.strerror}: make it writable for this user, or "
+                "choose another one"
+            ) from None
+
+    def create(self, name: str, data: bytes) -> None:
+        aside = f"{self.root}/{_ASIDE}/{os.getpid()}-{os.urandom(8).hex()}"
+        parent, _, _ = name.rpartition("/")
+        try:
+            self._make(parent)
+            _write(aside, data)
+            try:
+                os.link(aside, f"{self.root}/{name}")
+            finally:
+                os.unlink(aside)
+            _sync(f"{self.root}/{parent}")
+        except FileExistsError:
+            raise Exists(name) from None
+        except OSError as error:
+            raise EngineError(f"cannot write {name} in {self.root}: {error.strerror or error}") from None
+
+    def _make(self, folder: str) -> None:
+        if folder in self._known:
+            return
+        whole = self.root
+        for part in folder.split("/"):
+            above, whole = whole, whole / part
+            if not whole.is_dir():
+                whole.mkdir(exist_ok=True)
+                _sync(str(above))
+        self._known.add(folder)
+
+    def get(self, name: str) -> bytes:
+        try:
+            with open(f"{self.root}/{name}", "rb", buffering=0) as file:
+                return file.read()
+        except FileNotFoundError:
+            raise Missing(name) from None
+        except OSError as error:
+            raise EngineError(f"cannot read {name} in {self.root}: {error.strerror or error}") from None
+
+    def list(self, prefix: str) -> list[str]:
+        try:
+            return sorted(f"{prefix}{name}" for name in os.listdir(f"{self.root}/{prefix}"))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise EngineError(f"cannot list {prefix} in {self.root}: {error.strerror or error}") from None
+
+    def delete(self, name: str) -> None:
+        try:
+            os.unlink(f"{self.root}/{name}")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise EngineError(f"cannot delete {name} in {self.root}: {error.strerror or error}") from None
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fdatasync(fd)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+
+
+def _sync(directory: str) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,66 @@
+"""What a cluster needs of a store: four verbs on named, immutable objects. The engines are in files of their own.
+
+`create` is the one that decides: of all who create a name, one succeeds. Every object carries a nonce, so that whoever
+does not know how its `create` ended can look whose object it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+
+class EngineError(Exception):
+    """The store did not say how it ended: out of reach, slow, full, refused. What was asked may have happened."""
+
+
+class Exists(Exception):
+    """There is an object of that name."""
+
+
+class Missing(Exception):
+    """There is no object of that name."""
+
+
+class Engine(ABC):
+    """All methods block, may be called on any thread, and raise EngineError where the store gives no answer in time."""
+
+    name: str
+    """How people call the store."""
+    poll_ms = 250
+    """How often to look for news."""
+
+    @abstractmethod
+    def create(self, name: str, data: bytes) -> None:
+        """A new object, whole and durable; Exists where there is one."""
+
+    @abstractmethod
+    def get(self, name: str) -> bytes:
+        """The whole object; Missing where there is none."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> list[str]:
+        """The names below a prefix that ends in a slash, sorted."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """The object is gone, also where it was before."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of connections, where there are any."""
+
+
+def claim(engine: Engine, name: str, data: bytes) -> bytes | None:
+    """Create the object; None where it is there as given, now or since an earlier try; else the bytes of the other.
+
+    A store that has applied a request and failed to say so is asked again, by its own library or by us, and then says
+    that the object exists: only its bytes tell whose it is.
+    """
+    try:
+        engine.create(name, data)
+    except Exists:
+        try:
+            found = engine.get(name)
+        except Missing:
+            raise EngineError(f"{name} in {engine.name} exists, but cannot be read") from None
+        return None if found == data else found
+    return None

@@ -1,0 +1,136 @@
+"""One object of a broker's journal: a group commit of all partitions that it leads, or the seal that ends the journal.
+
+    magic, size of the head, checksum of all that follows | head as JSON | record batches
+
+The head has a nonce, the slot, below which slot the owner may have deleted what was there (`trimmed`), and rows of
+(topic id, partition, leader epoch, base offset, next offset, bytes), and of (topic id, partition, epoch, start offset).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from kohort.cluster import names
+from kohort.cluster.engine import Engine, Missing, claim
+from kohort.cluster.snapshots import Damaged
+
+_MAGIC = b"KJ01"
+_HEAD = Struct(">4sII")
+
+
+class Entry(NamedTuple):
+    """Batches of one partition."""
+
+    topic_id: str
+    partition: int
+    epoch: int
+    base_offset: int
+    next_offset: int
+    data: bytes | memoryview
+
+
+class Start(NamedTuple):
+    """The log of a partition begins here from now on."""
+
+    topic_id: str
+    partition: int
+    epoch: int
+    start_offset: int
+
+
+class Slot(NamedTuple):
+    seq: int
+    is_seal: bool
+    trimmed: int
+    entries: list[Entry]
+    starts: list[Start]
+
+
+def encode(
+    seq: int,
+    nonce: str,
+    *,
+    entries: Sequence[tuple[str, int, int, int, int, Sequence[Any]]] = (),
+    starts: Sequence[Start] = (),
+    trimmed: int = 0,
+    seal: bool = False,
+) -> bytes:
+    """The parts of an entry are joined here, so that this can be done on another thread."""
+    rows: list[list[Any]] = []
+    parts: list[Any] = []
+    for topic_id, partition, epoch, base_offset, next_offset, views in entries:
+        rows.append([topic_id, partition, epoch, base_offset, next_offset, sum(map(len, views))])
+        parts += views
+    head = json.dumps(
+        {"nonce": nonce, "seq": seq, "seal": seal, "trimmed": trimmed, "entries": rows, "starts": list(starts)},
+        separators=(",", ":"),
+    ).encode()
+    body = b"".join([head, *parts])
+    return _HEAD.pack(_MAGIC, len(head), crc32(body)) + body
+
+
+def decode(name: str, data: bytes) -> Slot:
+    try:
+        magic, head_size, checksum = _HEAD.unpack_from(data)
+        body = memoryview(data)[_HEAD.size :]
+        if magic != _MAGIC or crc32(body) != checksum:
+            raise ValueError
+        head = json.loads(bytes(body[:head_size]))
+    except Exception:
+        raise Damaged(
+            f"{name} is damaged: restore it from a copy of the store before its partitions can be led"
+        ) from None
+    entries, pos = [], head_size
+    for topic_id, partition, epoch, base_offset, next_offset, size in head["entries"]:
+        entries.append(Entry(topic_id, partition, epoch, base_offset, next_offset, body[pos : pos + size]))
+        pos += size
+    return Slot(head["seq"], head["seal"], head["trimmed"], entries, [Start(*row) for row in head["starts"]])
+
+
+def seal(engine: Engine, journal: str, nonce: str) -> int:
+    """End a journal, so that nothing more is ever acknowledged from it; returns the slot of a seal.
+
+    The first free slot is sealed. Its owner may write behind it, where slots are void: it acknowledges in order. A slot
+    may also be free because its owner has deleted what was there, which some later object then says (`trimmed`). Of two
+    seals the first counts.
+    """
+    while True:
+        found = engine.list(names.journal_prefix(journal))
+        taken = {names.number(name) for name in found}
+        seq = _trimmed(engine, found)
+        while seq in taken:
+            seq += 1
+        while (other := claim(engine, names.slot(journal, seq), encode(seq, nonce, seal=True))) is not None:
+            if decode(names.slot(journal, seq), other).is_seal:
+                break
+            seq += 1
+        if _trimmed(engine, engine.list(names.journal_prefix(journal))) <= seq:
+            return seq
+
+
+def _trimmed(engine: Engine, found: list[str]) -> int:
+    """The first slot that its owner cannot have deleted, as its last object says."""
+    for name in reversed(found):
+        try:
+            slot = decode(name, engine.get(name))
+        except Missing:
+            continue
+        if not slot.is_seal:
+            return slot.trimmed
+    return 0
+
+
+def read(engine: Engine, journal: str, first: int, until: int | None) -> Iterable[Slot]:
+    """The slots from `first` to `until`, or to the seal. Missing where one is not there."""
+    seq = first
+    while until is None or seq <= until:
+        name = names.slot(journal, seq)
+        slot = decode(name, engine.get(name))
+        if slot.is_seal:
+            return
+        yield slot
+        seq += 1

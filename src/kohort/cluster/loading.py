@@ -1,0 +1,76 @@
+"""Reading what partitions have, from the manifests and journals of those who led them before. On any thread.
+
+A journal is ended before it is read, unless its owner has handed the partition over and said where: whatever its owner
+acknowledged is then in what is read, and it can acknowledge nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kohort.cluster.engine import Engine, EngineError, Missing
+from kohort.cluster.journal import Slot, read, seal
+from kohort.cluster.state import Source
+
+
+class Wanted(NamedTuple):
+    """A partition to be led, in an epoch."""
+
+    topic_id: str
+    partition: int
+    epoch: int
+    sources: list[Source]
+
+    @property
+    def is_new(self) -> bool:
+        """Nobody has led it before."""
+        return self.epoch == 0
+
+    @property
+    def before(self) -> list[Source]:
+        return [source for source in self.sources if source.epoch < self.epoch]
+
+
+@dataclass(slots=True)
+class Loaded:
+    wanted: Wanted
+    parts: list[bytes | memoryview] = field(default_factory=list)
+    start_offset: int = 0
+
+
+class _Journals:
+    """Each journal is ended once, and read once."""
+
+    def __init__(self, engine: Engine, nonce: str) -> None:
+        self._engine = engine
+        self._nonce = nonce
+        self._slots: dict[tuple[str, int | None], list[Slot]] = {}
+
+    def slots(self, source: Source) -> list[Slot]:
+        key = (source.journal, source.until)
+        if key not in self._slots:
+            if source.until is None:
+                seal(self._engine, source.journal, self._nonce)
+            try:
+                self._slots[key] = list(read(self._engine, source.journal, 0, source.until))
+            except Missing as missing:
+                raise EngineError(f"{missing} is gone from {self._engine.name}") from None
+        return self._slots[key]
+
+
+def load(engine: Engine, wanted: list[Wanted], nonce: str) -> list[Loaded]:
+    journals = _Journals(engine, nonce)
+    return [_load(journals, one) for one in wanted]
+
+
+def _load(journals: _Journals, wanted: Wanted) -> Loaded:
+    loaded = Loaded(wanted)
+    for source in wanted.before:
+        key = (wanted.topic_id, wanted.partition, source.epoch)
+        for slot in journals.slots(source):
+            loaded.parts += [entry.data for entry in slot.entries if entry[:3] == key]
+            for start in slot.starts:
+                if start[:3] == key:
+                    loaded.start_offset = max(loaded.start_offset, start.start_offset)
+    return loaded

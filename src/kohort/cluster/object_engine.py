@@ -1,0 +1,77 @@
+"""A store in a bucket of S3, GCS or Azure, through `obstore` (extra kohort[cluster]).
+
+Credentials are found as the store's own libraries find them: environment, profile, the machine's role.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from kohort.cluster.engine import Engine, EngineError, Exists, Missing
+
+TIMEOUT_S = 5
+SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+
+
+class ObjectEngine(Engine):
+    poll_ms = 250
+
+    def __init__(self, url: str, **options: Any) -> None:
+        try:
+            verbs: Any = import_module("obstore")
+            errors: Any = import_module("obstore.exceptions")
+            stores: Any = import_module("obstore.store")
+        except ImportError:
+            raise EngineError(f"a cluster on {url} needs the package obstore: pip install 'kohort[cluster]'") from None
+        self.name = url
+        self._verbs = verbs
+        self._exists = (errors.AlreadyExistsError, FileExistsError)
+        self._missing = (errors.NotFoundError, FileNotFoundError)
+        self._error = (errors.BaseError, OSError)
+        # Own time-outs: a broker that waits for a store for minutes is of no use to its clients.
+        client = {"timeout": f"{TIMEOUT_S}s", "connect_timeout": "2s", **options.pop("client_options", {})}
+        retry = {"max_retries": 1, "retry_timeout": timedelta(seconds=TIMEOUT_S)}
+        try:
+            self._store = stores.from_url(url, client_options=client, retry_config=retry, **options)
+        except Exception as error:
+            raise EngineError(f"the store {url} cannot be used: {_first_line(error)}") from None
+
+    def create(self, name: str, data: bytes) -> None:
+        try:
+            self._verbs.put(self._store, name, data, mode="create", use_multipart=False)
+        except self._exists:
+            raise Exists(name) from None
+        except self._error as error:
+            raise self._failed("create", name, error) from None
+
+    def get(self, name: str) -> bytes:
+        try:
+            return bytes(self._verbs.get(self._store, name).bytes())
+        except self._missing:
+            raise Missing(name) from None
+        except self._error as error:
+            raise self._failed("read", name, error) from None
+
+    def list(self, prefix: str) -> list[str]:
+        try:
+            rows = [row for rows in self._verbs.list(self._store, prefix=prefix.rstrip("/")) for row in rows]
+        except self._error as error:
+            raise self._failed("list", prefix, error) from None
+        return sorted(row["path"] for row in rows)  # S3 Express lists in no order
+
+    def delete(self, name: str) -> None:
+        try:
+            self._verbs.delete(self._store, name)
+        except self._missing:
+            pass
+        except self._error as error:
+            raise self._failed("delete", name, error) from None
+
+    def _failed(self, verb: str, name: str, error: BaseException) -> EngineError:
+        return EngineError(f"cannot {verb} {name} in {self.name}: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
