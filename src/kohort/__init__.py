@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from kohort.broker.embedded import (
         Broker,
     )
+    from kohort.broker.embedded_cluster import (
+        Cluster,
+    )
     from kohort.broker.faults import (
         Fault,
     )
@@ -94,6 +97,7 @@ __all__ = [
     "AsyncProducer",
     "Broker",
     "ClientRequest",
+    "Cluster",
     "ClusterDescription",
     "ClusterMetadata",
     "CommitFailedError",
@@ -149,6 +153,7 @@ _HOMES = {
     "AsyncProducer": "kohort.client",
     "Broker": "kohort.broker.embedded",
     "ClientRequest": "kohort.broker.client_requests",
+    "Cluster": "kohort.broker.embedded_cluster",
     "ClusterDescription": "kohort.client.admin_types",
     "ClusterMetadata": "kohort.assignors",
     "CommitFailedError": "kohort.client",

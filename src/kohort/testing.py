@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from kohort.broker.client_requests import ClientRequest
     from kohort.broker.controls import BrokerClock, BrokerFaults
     from kohort.broker.embedded import Broker
+    from kohort.broker.embedded_cluster import Cluster
     from kohort.broker.inside import GroupSnapshot, StoredRecord
 
 __all__ = [
     "kohort_broker",
     "kohort_clock",
+    "kohort_cluster",
     "kohort_committed",
     "kohort_evict",
     "kohort_faults",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 MARKER = "kohort"
+CLUSTER_MARKER = "kohort_cluster"
 _numbers = itertools.count(1)
 
 
@@ -43,6 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f'{MARKER}(clock="running", config={{}}, data_dir=None): how the kohort_broker of a test is made, '
         "the arguments of kohort.Broker",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{CLUSTER_MARKER}(brokers=3, config={{}}, clock='running'): how the kohort_cluster of a test is made, "
+        "the arguments of kohort.Cluster",
     )
 
 
@@ -61,6 +69,19 @@ def kohort_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
         options |= marker.kwargs
     with Broker(**options) as broker:
         yield broker
+
+
+@pytest.fixture
+def kohort_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Three brokers of one cluster, empty, in memory, of this test alone; kohort.Cluster says what can be done to it.
+
+    Arguments of the marker kohort_cluster are those of kohort.Cluster.
+    """
+    from kohort.broker.embedded_cluster import Cluster
+
+    marker = request.node.get_closest_marker(CLUSTER_MARKER)
+    with Cluster(*marker.args, **marker.kwargs) if marker is not None else Cluster(3) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config import BrokerConfig
 from kohort.broker.topic_configs import broker_log_config
-from kohort.broker.topics import MIN_ISR, Catalog, Partition, Topic
+from kohort.broker.topics import MIN_ISR, Catalog, Partition, Topic, finish
 from kohort.cluster.placing import lead_new
 from kohort.cluster.state import Change, ClusterState, TopicState
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from kohort.storage.store import Store
 
 logger = logging.getLogger("kohort.cluster")
-_T = TypeVar("_T")
 
 
 class ClusterCatalog(Catalog):
@@ -41,11 +41,14 @@ class ClusterCatalog(Catalog):
 
     # Planning.
 
-    def plan(self, run: Callable[[], _T]) -> tuple[_T, list[Change]]:
+    def plan(self, run: Callable[[], Any]) -> tuple[Any, list[Change]]:
         """What `run` returns, and what it wants changed; nothing is changed yet."""
         self._plan, self._planned, self._doomed = [], [], []
         try:
-            return run(), self._plan
+            done = run()
+            if type(done) is GeneratorType:
+                done = finish(done)
+            return done, self._plan
         finally:
             self._plan = None
             for topic in self._planned:
@@ -64,7 +67,10 @@ class ClusterCatalog(Catalog):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a change of the cluster outside of a plan")
         self._plan += changes
 
-    def create(self, name: str, partitions: int, overrides: Mapping[str, str] | None = None) -> Topic:
+    def creating(
+        self, name: str, partitions: int, overrides: Mapping[str, str] | None = None
+    ) -> Generator[None, None, Topic]:
+        yield from ()
         self.check_new(name)
         topic = Topic(name, self.new_id(), dict(overrides or {}), 0, partitions)
         topic.config = LogConfig.parse(topic.overrides, self.base_config)
@@ -77,12 +83,14 @@ class ClusterCatalog(Catalog):
         self._planned.append(topic)
         return topic
 
-    def delete(self, topic: Topic) -> None:
+    def deleting(self, topic: Topic) -> Generator[None, None, None]:
+        yield from ()
         self._want({"kind": "delete_topic", "topic": to_base64(topic.topic_id)})
         self._forget(topic)
         self._doomed.append(topic)
 
-    def grow(self, topic: Topic, count: int) -> None:
+    def growing(self, topic: Topic, count: int) -> Generator[None, None, None]:
+        yield from ()
         key = to_base64(topic.topic_id)
         new = range(len(topic.partitions), count)
         self._want(

@@ -25,8 +25,9 @@ from kohort.cluster import meta_log, names
 from kohort.cluster.engine import Engine, Exists
 from kohort.cluster.journal_writer import JournalWriter
 from kohort.cluster.liveness import Liveness
+from kohort.cluster.placing import is_orphan
 from kohort.cluster.snapshots import Damaged, encode_state
-from kohort.cluster.state import NO_LEADER, Change, ClusterState, Status
+from kohort.cluster.state import Change, ClusterState, Status
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
@@ -108,6 +109,10 @@ class Membership:
     def is_member(self) -> bool:
         return self.life is Life.MEMBER
 
+    @property
+    def is_joining(self) -> bool:
+        return self.life is Life.JOINING
+
     def join(self, host: str, port: int, now_ms: int) -> None:
         """Clients can reach this broker there: register."""
         self._address = (host, port, self.core.config["broker.rack"])
@@ -116,6 +121,11 @@ class Membership:
         self._propose_first(Register(self, *self._address), now_ms)
 
     def registered(self, incarnation: int, producer_ids: int, now_ms: int) -> None:
+        if self.life is not Life.JOINING:
+            return
+        if not self.state.is_current(self.node_id, incarnation):
+            self._propose_first(Register(self, *self._address), now_ms)
+            return
         self.incarnation = incarnation
         self.journal = JournalWriter(names.journal_id(self.node_id, incarnation))
         self.catalog.forget_producer_ids()
@@ -266,7 +276,7 @@ class Membership:
         if not self.is_member or any(isinstance(proposal, TakeOver) for proposal, _ in self._proposals):
             return
         silent = self._liveness.silent(self.session_timeout_ms)
-        if silent or any(partition.leader == NO_LEADER for _, _, partition in self.state.partitions()):
+        if silent or any(is_orphan(self.state, partition) for _, _, partition in self.state.partitions()):
             self.propose(TakeOver(self, silent), now_ms)
 
     def _apply(self, version: int, changes: list[Change], now_ms: int) -> None:

@@ -100,6 +100,8 @@ class Register:
         self.producer_ids = 0
 
     def changes(self, state: ClusterState, now_ms: int) -> list[Change]:
+        if not self._membership.is_joining:
+            return []
         node_id = self._membership.node_id
         known = state.brokers.get(node_id)
         self.incarnation = 1 if known is None else known.incarnation + 1
@@ -192,10 +194,10 @@ class HandOver:
         node_id = self._membership.node_id
         others = [node for node in state.live if node != node_id] if self._stops else state.live
         changes: list[Change] = []
-        for topic_id, index in self._given_up:
-            topic = state.topics.get(topic_id)
-            if topic is None or not topic.partitions[index].led_by(self._journal):
+        for topic, index, _ in list(state.led_by(self._journal)):
+            if not self._stops and (topic.topic_id, index) not in self._given_up:
                 continue
+            # Whatever was given to a broker that stops, it has written nothing to it since.
             to = chosen(topic, index, topic.partitions[index], others) if others else NO_LEADER
             changes.append(lead(topic, index, to, self._until))
         me = state.brokers.get(node_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-from kohort.cluster.state import NO_LEADER, Change, ClusterState, PartitionState, TopicState
+from kohort.cluster.state import NO_LEADER, Change, ClusterState, PartitionState, Status, TopicState
 
 TOGETHER = {"__consumer_offsets": "groups", "__kohort_group_events": "groups"}
 """Topics whose partitions of one number belong to one broker: who coordinates a group can write its events."""
@@ -48,14 +48,21 @@ def lead_new(topic: TopicState, indexes: Iterable[int], live: Sequence[int]) -> 
     ]
 
 
+def is_orphan(state: ClusterState, partition: PartitionState) -> bool:
+    """Nobody leads it, or a life of a broker that is over."""
+    if partition.leader == NO_LEADER:
+        return True
+    broker = state.brokers[partition.leader]
+    return broker.status is not Status.LIVE or not partition.led_by(broker.journal)
+
+
 def take_over(state: ClusterState, journals: set[str], live: Sequence[int]) -> list[Change]:
     """Other leaders for everything that these lives of brokers lead, and for what nobody leads."""
     changes = []
     for topic, index, partition in state.partitions():
-        orphan = partition.leader == NO_LEADER
-        if orphan or partition.sources[-1].journal in journals:
+        if is_orphan(state, partition) or partition.sources[-1].journal in journals:
             leader = chosen(topic, index, partition, live)
-            if not (orphan and leader == NO_LEADER):
+            if leader != partition.leader or leader != NO_LEADER:
                 changes.append(lead(topic, index, leader))
     return changes
 

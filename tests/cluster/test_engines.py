@@ -1,0 +1,130 @@
+"""The four verbs, on every engine: of all who create a name one succeeds, and whoever does not know looks."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from kohort.cluster.directory_engine import DirectoryEngine
+from kohort.cluster.engine import EngineError, Exists, Missing, claim
+from kohort.cluster.memory_engine import MemoryStore, Mishap
+from kohort.cluster.open_engine import open_engine, probe
+from serving import environment
+
+
+@pytest.fixture(params=["memory", "directory", "s3"])
+def engine(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryStore().engine()
+    elif request.param == "directory":
+        yield DirectoryEngine(tmp_path / "store")
+    else:
+        yield request.getfixturevalue("bucket")
+
+
+def test_an_object_is_created_once_and_read_whole(engine):
+    engine.create("journal/1.1/000001", b"first")
+    with pytest.raises(Exists):
+        engine.create("journal/1.1/000001", b"second")
+    assert engine.get("journal/1.1/000001") == b"first"
+    with pytest.raises(Missing):
+        engine.get("journal/1.1/000002")
+
+
+def test_names_are_listed_in_order_and_by_their_prefix(engine):
+    for name in ("meta/000002", "meta/000001", "metal/000001"):
+        engine.create(name, b"x")
+    assert engine.list("meta/") == ["meta/000001", "meta/000002"]
+    assert engine.list("nothing/") == []
+
+
+def test_what_is_deleted_is_gone_and_may_be_deleted_again(engine):
+    engine.create("alive/1.1.1", b"")
+    engine.delete("alive/1.1.1")
+    engine.delete("alive/1.1.1")
+    assert engine.list("alive/") == []
+
+
+def test_a_race_has_one_winner(engine):
+    probe(engine, "abc")
+    assert engine.list("probe/") == []
+
+
+def test_a_claim_knows_its_own_object(engine):
+    assert claim(engine, "meta/1", b"mine") is None
+    assert claim(engine, "meta/1", b"mine") is None
+    assert claim(engine, "meta/1", b"another's") == b"mine"
+
+
+def test_a_request_that_was_applied_and_retried_by_the_library_is_known_as_ones_own():
+    engine = MemoryStore().engine(lambda verb, name: Mishap.RETRIED if verb == "create" else Mishap.NONE)
+    with pytest.raises(Exists):
+        engine.create("meta/1", b"mine")
+    assert claim(engine, "meta/2", b"mine") is None
+
+
+def test_a_lost_answer_is_no_answer_and_asking_again_tells():
+    mishaps = iter([Mishap.LOST_ANSWER])
+    engine = MemoryStore().engine(lambda verb, name: next(mishaps, Mishap.NONE))
+    with pytest.raises(EngineError):
+        claim(engine, "meta/1", b"mine")
+    assert claim(engine, "meta/1", b"mine") is None
+
+
+def test_a_store_that_is_not_atomic_is_refused():
+    class Overwriting(type(MemoryStore().engine())):
+        barrier = threading.Barrier(8)
+
+        def create(self, name, data):
+            self.barrier.wait(10)
+            self.store.objects[name] = data
+
+        def delete(self, name):
+            self.store.objects.pop(name, None)
+
+    with pytest.raises(EngineError, match="not atomic"):
+        probe(Overwriting(MemoryStore()), "abc")
+
+
+def test_processes_that_race_for_names_in_a_directory_have_one_winner_each(tmp_path):
+    program = f"""
+from kohort.cluster.directory_engine import DirectoryEngine
+from kohort.cluster.engine import Exists
+import os
+engine = DirectoryEngine({str(tmp_path)!r})
+for number in range(100):
+    try:
+        engine.create(f"meta/{{number}}", str(os.getpid()).encode())
+        print(number)
+    except Exists:
+        pass
+"""
+    racers = [
+        subprocess.Popen([sys.executable, "-c", program], env=environment(), stdout=subprocess.PIPE) for _ in range(3)
+    ]
+    won = [int(line) for racer in racers for line in racer.communicate(timeout=60)[0].split()]
+    assert sorted(won) == list(range(100))
+
+
+def test_nothing_is_left_aside_in_a_directory(tmp_path):
+    engine = DirectoryEngine(tmp_path)
+    engine.create("meta/1", b"x" * 100_000)
+    with pytest.raises(Exists):
+        engine.create("meta/1", b"y")
+    assert os.listdir(tmp_path / ".tmp") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ftp://somewhere", "no store for a cluster"),
+        ("/var/lib/kohort", "no store for a cluster"),
+        ("file://host/path", "write it as file:///path"),
+        ("file:///proc/kohort", "make it writable"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_refused_with_a_sentence(url, reason):
+    with pytest.raises(EngineError, match=reason):
+        open_engine(url)
