@@ -30,7 +30,7 @@ class JournalStore(Store):
         """Another log in the place of one."""
         self.logs[log.topic, log.partition] = log
 
-    def delete(self, topic: str, partition: int) -> None:
+    def delete(self, topic: str, partition: int, *, last: bool = True) -> None:
         self._forget(topic, partition)
 
     def write_file(self, name: str, data: bytes) -> None:
