@@ -10,6 +10,7 @@ from typing import Any
 from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Connection
 from kohort.broker.core import Core
+from kohort.broker.transactions import TransactionService
 from kohort.protocol import messages
 from kohort.protocol.frames import FrameSplitter, decode_response, encode_request
 from kohort.records.batch import Compression, Record, build_batch
@@ -47,7 +48,7 @@ class World:
             BrokerConfig(config),
             self.store,
             random_bytes=generator.randbytes,
-            services=[groups] if groups is not None else [],
+            services=[*([groups] if groups is not None else []), TransactionService],
             wake=lambda: None,
         )
         self.core.host, self.core.port = "broker", 9092

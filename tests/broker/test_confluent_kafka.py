@@ -115,13 +115,6 @@ def test_offset_out_of_range_resets(broker):
     assert message.offset() == 0
 
 
-def test_transactions_are_refused_at_once(broker):
-    producer = ck.Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"})
-    with pytest.raises(ck.KafkaException) as raised:
-        producer.init_transactions(LIMIT_S)
-    assert raised.value.args[0].fatal()
-
-
 def test_topic_administration(broker):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("a", 2, 1), NewTopic("b", 1, 1)])["a"].result(LIMIT_S)

@@ -88,10 +88,13 @@ def test_api_versions_lists_the_table():
     assert ranges == served | {0: (0, 13)}
     finalized = {row.name: (row.min_version_level, row.max_version_level) for row in answer.finalized_features}
     assert finalized == {
-        "metadata.version": (30, 30), "eligible.leader.replicas.version": (1, 1), "group.version": (1, 1)
-    }  # fmt: skip
+        "metadata.version": (30, 30),
+        "eligible.leader.replicas.version": (1, 1),
+        "group.version": (1, 1),
+        "transaction.version": (2, 2),
+    }
     assert {row.name for row in answer.supported_features} == set(finalized) | {
-        "transaction.version", "share.version", "streams.version"
+        "share.version", "streams.version"
     }  # fmt: skip
 
 
@@ -99,7 +102,7 @@ def test_features_with_a_lowest_level_of_0_are_hidden_from_older_clients():
     request = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
     answer = World().connect().call(request, 3)
     names = [row.name for row in answer.supported_features]
-    assert names == ["metadata.version", "eligible.leader.replicas.version", "group.version"]
+    assert names == ["metadata.version", "eligible.leader.replicas.version", "group.version", "transaction.version"]
 
 
 @pytest.mark.parametrize(

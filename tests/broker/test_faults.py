@@ -167,7 +167,7 @@ def codes_in(value) -> list[int]:
     if not isinstance(value, messages.Struct):
         return []
     inner = [code for name in value.__slots__ for code in codes_in(getattr(value, name))]
-    return inner + ([value.error_code] if "error_code" in value.__slots__ else [])
+    return inner + [getattr(value, n) for n in ("error_code", "partition_error_code") if n in value.__slots__]
 
 
 def served_apis():

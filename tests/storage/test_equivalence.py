@@ -94,7 +94,11 @@ class Pair:
         self.sequences[producer_id] = sequence + count
         header = dict(producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=transactional)
         probe = read_header(batch([("k", "v")] * count, **header))
-        assert self.both(lambda log: log.producers.check(probe)).error == ErrorCode.NONE
+
+        def check(log):
+            return log.producers.check(probe, log.producers.admission(producer_id, 0, raises_epoch=False))
+
+        assert self.both(check).error == ErrorCode.NONE
         self.append(count, 20, 10, **header)
 
     def transactional(self, producer_id, count):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.records.batch import BatchHeader
+from kohort.storage.producers import CLIENT, Origin
 
 if TYPE_CHECKING:
     from kohort.broker.topics import Partition
@@ -39,17 +40,27 @@ class Append:
         "header",
         "log_start_offset",
         "message",
+        "origin",
         "owner",
         "partition",
         "purpose",
     )
 
-    def __init__(self, partition: Partition, data: Any, header: BatchHeader, owner: Owner, purpose: Any = None) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        data: Any,
+        header: BatchHeader,
+        owner: Owner,
+        purpose: Any = None,
+        origin: Origin = CLIENT,
+    ) -> None:
         self.partition = partition
         self.data = data
         self.header = header
         self.owner = owner
         self.purpose = purpose  # what its owner wants to find again when it is done
+        self.origin = origin
         self.error: ErrorCode = ErrorCode.NONE
         self.message: str | None = None
         self.base_offset = -1
@@ -172,7 +183,7 @@ class Appends:
 
 def _accepted(partition: Partition, append: Append) -> bool:
     """Judge an idempotent batch; a duplicate is acknowledged with the offset of the original."""
-    verdict = partition.log.producers.check(append.header)
+    verdict = partition.log.producers.check(append.header, append.origin)
     if verdict.duplicate is not None:
         append.base_offset = verdict.duplicate.first_offset
         append.append_time_ms = verdict.duplicate.timestamp

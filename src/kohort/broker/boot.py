@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from kohort.broker.client_requests import RequestLog
 from kohort.broker.clock import Clock
 from kohort.broker.cluster_boot import START_ERRORS, ClusterPlace
 from kohort.broker.config import BrokerConfig, ConfigError
-from kohort.broker.core import Core
+from kohort.broker.core import Core, Service
 from kohort.broker.faults import Faults
 from kohort.broker.groups import GroupService
 from kohort.broker.inside import Inside
 from kohort.broker.meter import Meter
 from kohort.broker.server import Server
+from kohort.broker.transactions import TransactionService
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.uuids import to_base64
@@ -104,9 +105,8 @@ async def start_broker(
             store = journals = await place.open(config)
             topics = place.catalog(config, journals)
         assert store is not None
-        core = Core(
-            config, store, random_bytes=os.urandom, services=[GroupService], wake=wake, faults=faults, topics=topics
-        )
+        services: list[Callable[[Core], Service]] = [GroupService, TransactionService]
+        core = Core(config, store, random_bytes=os.urandom, services=services, wake=wake, faults=faults, topics=topics)
         if place is not None:
             place.member(core)
         core.meter = meter

@@ -113,6 +113,28 @@ _BROKER = [
     ),
     # Producers.
     _key("producer.id.expiration.ms", _I, 86400000, "How long an idle producer's sequence is kept.", 1, dynamic=True),
+    # Transactions.
+    _key("transaction.max.timeout.ms", _I, 900000, "The longest a producer may let a transaction be open.", 1),
+    _key("transactional.id.expiration.ms", _I, 604800000, "How long an unused transactional.id is remembered.", 1),
+    _key(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        _I,
+        10000,
+        "How often transactions are checked for their timeout.",
+        1,
+    ),
+    _key(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        _I,
+        3600000,
+        "How often transactional ids are checked for expiry.",
+        1,
+    ),
+    _key("transaction.state.log.num.partitions", _I, 50, "Partitions of __transaction_state; fixed once created.", 1),
+    _key("transaction.state.log.segment.bytes", _I, 104857600, "Segment size of __transaction_state.", 1),
+    _key("transaction.state.log.load.buffer.size", _I, 5242880, "Bytes read at a time when it is loaded.", 1),
+    _key("transaction.state.log.replication.factor", ConfigType.SHORT, 1, "No effect on a single broker.", 1),
+    _key("transaction.state.log.min.isr", _I, 1, "No effect on a single broker.", 1),
     # Groups.
     _key("group.min.session.timeout.ms", _I, 6000, "The shortest session timeout a member may ask for.", 1),
     _key("group.max.session.timeout.ms", _I, 1800000, "The longest session timeout a member may ask for.", 1),

@@ -7,7 +7,9 @@ runtime is told. Nothing here knows what the records are about.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic
 
 from kohort.broker.appends import Append
@@ -17,6 +19,7 @@ from kohort.coordinator.shard import Life, S, Shard, Write
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import build_key_values, read_header
 from kohort.records.compression import Compression
+from kohort.storage.producers import COORDINATOR
 
 if TYPE_CHECKING:
     from kohort.broker.core import Core
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from kohort.coordinator.runtime import Runtime
 
 logger = logging.getLogger("kohort.groups")
+
+_PRODUCER = attrgetter("producer")
 
 
 class CoordinatorLog(Generic[S]):
@@ -110,9 +115,29 @@ class CoordinatorLog(Generic[S]):
                 continue
             write.parts = len(batches)
             for data in batches:
-                self._core.append(Append(partition, data, read_header(data), self, write))
+                self._core.append(Append(partition, data, read_header(data), self, write, COORDINATOR))
 
     def _batches(self, decisions: list[Decision], limit: int, now_ms: int) -> list[bytes] | None:
+        """In the order of the decisions; what belongs to a transaction gets a batch of its own."""
+        batches: list[bytes] = []
+        for producer, run in groupby(decisions, _PRODUCER):
+            if producer is None:
+                made = self._plain_batches(list(run), limit, now_ms)
+            else:
+                made = self._transactional_batches(run, limit, now_ms)
+            if made is None:
+                return None
+            batches += made
+        return batches
+
+    def _transactional_batches(self, run: Iterable[Decision], limit: int, now_ms: int) -> list[bytes] | None:
+        batches = [
+            build_key_values(decision.records, now_ms, self._compression, decision.producer, decision.control)
+            for decision in run
+        ]
+        return batches if all(len(data) <= limit for data in batches) else None
+
+    def _plain_batches(self, decisions: list[Decision], limit: int, now_ms: int) -> list[bytes] | None:
         """A decision is divided only where it may be; None where that is not enough."""
         pairs = [pair for decision in decisions for pair in decision.records]
         data = build_key_values(pairs, now_ms, self._compression)
@@ -126,7 +151,7 @@ class CoordinatorLog(Generic[S]):
             return None
         batches: list[bytes] = []
         for half in halves:
-            made = self._batches(half, limit, now_ms)
+            made = self._plain_batches(half, limit, now_ms)
             if made is None:
                 return None
             batches += made

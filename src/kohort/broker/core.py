@@ -49,6 +49,7 @@ from kohort.broker.meter import Meter
 from kohort.broker.purgatory import Purgatory
 from kohort.broker.table import Api, ApiTable
 from kohort.broker.topics import Catalog, Partition, Topic
+from kohort.coordinator.transactions.asks import Enlist
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.frames import skip_tags
 from kohort.protocol.wire import DecodeError
@@ -301,6 +302,14 @@ class Core:
         for service in self.services:
             service.connection_lost(connection, now_ms)
 
+    def enlist(self, ask: Enlist, asker: Any, now_ms: int) -> None:
+        """Ask the coordinator of a transaction for partitions of it; `asker.answered(errors, now_ms)` by and by."""
+        transactions: Any = self.service("transactions")
+        if transactions is None:
+            asker.answered(dict.fromkeys(ask.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE), now_ms)
+        else:
+            transactions.enlist(ask, asker, now_ms)
+
     # The end of a turn.
 
     def append(self, append: Append) -> None:
@@ -389,6 +398,7 @@ class Core:
     # Time and work elsewhere.
 
     def on_time(self, now_ms: int) -> None:
+        self.topics.now_ms = now_ms
         if self.faults.active:
             self.faults.on_time(self, now_ms)
         self.purgatory.expire(now_ms)

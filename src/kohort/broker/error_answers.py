@@ -31,7 +31,9 @@ _NAMES = {
     "resource_type": "resource_type",
     "resource_name": "resource",
     "transactional_id": "transaction",
+    "producer_id": "producer",
 }
+_CODES = ("error_code", "partition_error_code")
 _ABSENT = {
     "base_offset": -1,
     "committed_offset": -1,
@@ -114,13 +116,14 @@ def _fields(name: str, version: int) -> list[schema.Field]:
 
 def _root_identity(request: Any, version: int) -> Identity:
     names = {field.name for field in type(request).SCHEMA.root.fields if version in field.versions}
+    names.discard("producer_id")  # the one that a producer has is not the one that it gets
     return {_NAMES[name]: getattr(request, name) for name in names if name in _NAMES}
 
 
 @cache
 def shape(name: str, version: int) -> Shape:
     request, response = schema.message(f"{name}Request").root, schema.message(f"{name}Response").root
-    has_code = any(field.name == "error_code" and version in field.versions for field in response.fields)
+    has_code = _has_code(response, version)
     levels: list[Level] = []
     while (level := _next_level(request, response, version)) is not None:
         levels.append(level)
@@ -150,7 +153,7 @@ def _named(struct: schema.StructDefinition, version: int) -> tuple[tuple[str, st
 
 
 def _has_code(struct: schema.StructDefinition, version: int) -> bool:
-    return any(field.name == "error_code" and version in field.versions for field in struct.fields)
+    return any(field.name in _CODES and version in field.versions for field in struct.fields)
 
 
 def _leads_to_a_code(field: schema.Field, version: int) -> bool:
@@ -250,8 +253,8 @@ def _fill(row: Any, struct: schema.StructDefinition, version: int, code: ErrorCo
         if meaning is not None and meaning in identity:
             if identity[meaning] is not None or version in field.nullable:
                 setattr(row, field.name, identity[meaning])
-        elif field.name == "error_code":
-            row.error_code = code
+        elif field.name in _CODES:
+            setattr(row, field.name, code)
         elif field.name == "error_message" and code:
             row.error_message = code.message
         elif field.name in _ABSENT:

@@ -57,8 +57,6 @@ def _coordinator_of(core: Core, key_type: int, key: str, now_ms: int) -> tuple[E
     for service in core.services:
         if service.key_type == key_type:
             return service.coordinator_of(key, now_ms)
-    if key_type == TRANSACTION:
-        return ErrorCode.NONE, Node(core.node_id, core.host, core.port)
     return ErrorCode.INVALID_REQUEST, NO_NODE
 
 

@@ -16,14 +16,18 @@ from kohort.broker.group_events import GroupEvents
 from kohort.broker.group_parts import Part, Parts, is_many
 from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.table import Api
+from kohort.broker.transaction_markers import Ending, Told
+from kohort.broker.txn_commit_admission import TxnCommitAdmission
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.effects import Decision, Request, SharedResponse
-from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit
+from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit, TransactionalCommit
 from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.shard import Write
+from kohort.coordinator.txn_offsets import EndTransaction
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.uuids import random_uuid
 from kohort.records.compression import Compression
+from kohort.storage.producers import check_marker
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call, Connection
@@ -66,9 +70,8 @@ class GroupService:
     def __init__(self, core: Core) -> None:
         self._core = core
         config = core.config
-        self.coordinator = Coordinator(
-            coordinator_config(config, core.topics), CatalogTopics(core.topics, config["broker.rack"]), self._new_uuid
-        )
+        self.topics = CatalogTopics(core.topics, config["broker.rack"])
+        self.coordinator = Coordinator(coordinator_config(config, core.topics), self.topics, self._new_uuid)
         self._effects = self.coordinator.effects
         self._log: CoordinatorLog[ShardGroups] = CoordinatorLog(
             core,
@@ -94,6 +97,7 @@ class GroupService:
             Api(14, "SyncGroup", 0, 5, self._handle),
             Api(15, "DescribeGroups", 0, 6, self._handle_many),
             Api(16, "ListGroups", 0, 5, self._handle),
+            Api(28, "TxnOffsetCommit", 0, 5, self._txn_commit),
             Api(42, "DeleteGroups", 0, 2, self._handle_many),
             Api(47, "OffsetDelete", 0, 0, self._handle),
             Api(68, "ConsumerGroupHeartbeat", 0, 1, self._handle),
@@ -128,6 +132,8 @@ class GroupService:
             call = request.call
             if type(call) is Part:
                 call.answered(response)
+            elif type(call) is Told:
+                call.answered(response, core.topics.now_ms)
             elif type(response) is SharedResponse:
                 core.reply_encoded(call, response.body(call.version))
             else:
@@ -135,6 +141,30 @@ class GroupService:
         if effects.events:
             happened, effects.events = effects.events, []
             self.events.report(happened)
+
+    # ---- transactions
+
+    def _txn_commit(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
+        request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
+        TxnCommitAdmission(core, self, request).begin(now_ms)
+
+    def serve(self, request: Request, now_ms: int) -> None:
+        self.coordinator.handle(request, now_ms)
+        self._answer()
+
+    def end_transaction(self, partition: int, ending: Ending, told: Told, now_ms: int) -> None:
+        found = self._core.topics.partition(OFFSETS_TOPIC, partition)
+        state = None if found is None else found.log.producers.get(ending.producer_id)
+        verdict = check_marker(
+            state, ending.producer_id, ending.producer_epoch, ending.coordinator_epoch, ending.version
+        )
+        if verdict.error:
+            told.answered(verdict.error, now_ms)
+            return
+        ask = EndTransaction(
+            partition, ending.producer_id, ending.producer_epoch, ending.coordinator_epoch, ending.committed
+        )
+        self.serve(Request(told, ask, 0), now_ms)
 
     def _changed(self, stored: Write[ShardGroups] | None, now_ms: int) -> None:
         if stored is None or stored.shard.state.strays:
@@ -234,4 +264,6 @@ class GroupService:
 
 def _commits(decision: Decision) -> int:
     changes = decision.changes
+    if changes and type(changes[0]) is TransactionalCommit:
+        return len(changes)
     return len(changes) if changes and type(changes[0]) is OffsetCommit and changes[0].value is not None else 0

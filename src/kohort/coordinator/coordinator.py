@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kohort.coordinator import admin, expiry, offsets
+from kohort.coordinator import admin, expiry, offsets, txn_offsets
 from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.classic import join, life, session
 from kohort.coordinator.classic.group import ClassicGroup
@@ -47,6 +47,7 @@ from kohort.protocol.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
 )
 
 NONE = ErrorCode.NONE
@@ -83,6 +84,8 @@ class Coordinator:
             DescribeGroupsRequest: self._describe,
             ListGroupsRequest: self._list,
             DeleteGroupsRequest: self._delete_groups,
+            TxnOffsetCommitRequest: self._txn_commit,
+            txn_offsets.EndTransaction: self._end_transaction,
         }
 
     def _new_state(self, partition: int, timers: TimerQueue, previous: ShardGroups | None) -> ShardGroups:
@@ -182,6 +185,11 @@ class Coordinator:
         """The size of the timer queues, stale entries included: for whoever watches memory."""
         return sum(len(shard.state.timers) for shard in self.runtime.shards.values())
 
+    def has_pending(self, partition: int, producer_id: int) -> bool:
+        """Whether a producer has committed offsets there in a transaction that is open."""
+        shard = self.runtime.shards.get(partition)
+        return shard is not None and shard.life is ACTIVE and shard.state.has_pending(producer_id)
+
     def is_loaded(self, partition: int) -> bool:
         shard = self.runtime.shards.get(partition)
         return shard is not None and shard.life is ACTIVE
@@ -268,6 +276,21 @@ class Coordinator:
         state = shard.state
         state.now_ms = self._now_ms
         self.runtime.decided(shard, offsets.commit(state, request))
+
+    def _txn_commit(self, request: Request) -> None:
+        shard = self._shard(request.message.group_id)
+        error = self._error(shard) if request.message.group_id else ErrorCode.INVALID_GROUP_ID
+        if error:
+            return self._reply(request, txn_offsets.response(self._topics, request, error))
+        shard.state.now_ms = self._now_ms
+        self.runtime.decided(shard, txn_offsets.commit(shard.state, request))
+
+    def _end_transaction(self, request: Request) -> None:
+        shard = self.runtime.shards.get(request.message.partition, self._nowhere)
+        if shard.life is not ACTIVE:
+            return self._reply(request, self._error(shard))
+        shard.state.now_ms = self._now_ms
+        self.runtime.decided(shard, txn_offsets.end(shard.state, request))
 
     def _join(self, request: Request) -> None:
         message, config = request.message, self.config

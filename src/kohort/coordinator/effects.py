@@ -37,6 +37,9 @@ class Request:
         return f"Request({self.call!r}, {self.message!r}, v{self.version})"
 
 
+Producer = tuple[int, int]
+"""A producer id and its epoch."""
+
 Answer = tuple[Request, Any]
 """A request and the response to it."""
 
@@ -47,9 +50,11 @@ class Decision:
     `changes` are the same records decoded: they take effect at once. Where they are to take effect only when they are
     stored, there are none, and `then` says what is to happen: a plain value that the state is given back. A decision
     that is made in steps, each seeing those before it, is `in_effect` when it comes.
+
+    Where there is a `producer` they are part of its transaction, or with `control` the marker that ends it.
     """
 
-    __slots__ = ("changes", "divisible", "in_effect", "records", "then")
+    __slots__ = ("changes", "control", "divisible", "in_effect", "producer", "records", "then")
 
     def __init__(
         self,
@@ -59,12 +64,16 @@ class Decision:
         *,
         divisible: bool = False,
         in_effect: bool = False,
+        producer: Producer | None = None,
+        control: bool = False,
     ) -> None:
         self.records = records
         self.changes = changes
         self.then = then
         self.divisible = divisible
         self.in_effect = in_effect
+        self.producer = producer
+        self.control = control
 
     def __repr__(self) -> str:
         return f"Decision({len(self.records)} records, changes={list(self.changes)}, then={self.then})"

@@ -23,6 +23,11 @@ def of_deleted_topics(context: Context, group: Group, deleted: dict[str, bytes])
         for index, value in group.offsets.get(topic, {}).items()
         if value.topic_id in (ZERO_UUID, topic_id)
     ]
+    changes += [
+        OffsetCommit(group.group_id, topic, index, None)
+        for topic, index in group.open_transactions or ()
+        if topic in deleted and index not in group.offsets.get(topic, {})
+    ]
     removed(context, group, changes, CauseKind.TOPIC_DELETED)
     return changes
 

@@ -68,9 +68,13 @@ class Group(ABC):
     def commit_error(self, context: Context, request: Request) -> ErrorCode:
         """Whether the member may commit now; a commit that may also counts as a heartbeat."""
 
-    def partition_commit_error(self, request: Request, topic_id: bytes, number: int) -> ErrorCode:
+    def partition_commit_error(self, member_id: str, epoch: int, topic_id: bytes, number: int) -> ErrorCode:
         """Whether a member that may commit may commit this partition."""
         return ErrorCode.NONE
+
+    @abstractmethod
+    def txn_commit_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether the member may commit in a transaction now; ILLEGAL_GENERATION also where its epoch is stale."""
 
     @abstractmethod
     def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:

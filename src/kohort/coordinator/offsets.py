@@ -82,9 +82,10 @@ def _partitions_error(group: Group, request: Request, known: list[_Known]) -> Er
     """As in Kafka one partition that may not be committed refuses them all."""
     if not group.checks_partitions:
         return NONE
+    member_id, epoch = request.message.member_id, request.message.generation_id_or_member_epoch
     for _, topic_id, partitions in known:
         for p in partitions:
-            if error := group.partition_commit_error(request, topic_id, p.partition_index):
+            if error := group.partition_commit_error(member_id, epoch, topic_id, p.partition_index):
                 return error
     return NONE
 
@@ -165,7 +166,7 @@ def _commit_records(
         for p in partitions:
             index = p.partition_index
             metadata = p.committed_metadata or ""
-            if metadata and _java_length(metadata) > limit:
+            if metadata and metadata_length(metadata) > limit:
                 refused = refused or set()
                 refused.add((name, index))
                 continue
@@ -214,8 +215,8 @@ def _accepted(known: list[_Known]) -> Any:
     return response
 
 
-def _java_length(text: str) -> int:
-    """Java counts UTF-16 units, although the setting says bytes."""
+def metadata_length(text: str) -> int:
+    """As offset.metadata.max.bytes counts: Java's UTF-16 units, although it says bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 

@@ -120,6 +120,20 @@ class GroupMetadata(NamedTuple):
     value: StoredGroup | None  # None: the group is gone
 
 
+class TransactionalCommit(NamedTuple):
+    """An offset that counts when its producer's transaction is committed."""
+
+    commit: OffsetCommit
+    producer_id: int
+
+
+class TransactionEnd(NamedTuple):
+    """What a producer has committed counts from here on, or is forgotten. A marker in the log, not a record."""
+
+    producer_id: int
+    committed: bool
+
+
 Change = OffsetCommit | GroupMetadata | ModernChange
 
 

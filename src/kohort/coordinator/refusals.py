@@ -8,6 +8,7 @@ from typing import Any
 from kohort.coordinator.classic.join import join_response
 from kohort.coordinator.effects import Request
 from kohort.coordinator.offsets import failed_commit
+from kohort.coordinator.txn_offsets import EndTransaction, failed_txn_commit
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -22,6 +23,7 @@ from kohort.protocol.messages import (
     OffsetDeleteResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    TxnOffsetCommitRequest,
 )
 
 _REFUSALS: dict[type, Callable[[Request, ErrorCode], Any]] = {
@@ -31,6 +33,7 @@ _REFUSALS: dict[type, Callable[[Request, ErrorCode], Any]] = {
     ConsumerGroupHeartbeatRequest: lambda request, error: ConsumerGroupHeartbeatResponse(error_code=error),
     LeaveGroupRequest: lambda request, error: LeaveGroupResponse(error_code=error),
     OffsetDeleteRequest: lambda request, error: OffsetDeleteResponse(error_code=error),
+    EndTransaction: lambda request, error: error,
 }
 
 
@@ -42,4 +45,6 @@ def failed(request: Request, response: Any, error: ErrorCode) -> Any:
     """In place of a response that was ready."""
     if type(request.message) is OffsetCommitRequest:
         return failed_commit(response, error)
+    if type(request.message) is TxnOffsetCommitRequest:
+        return failed_txn_commit(response, error)
     return refusal(request, error)

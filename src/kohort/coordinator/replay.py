@@ -25,6 +25,8 @@ from kohort.coordinator.records import (
     GroupMetadata,
     OffsetAndMetadata,
     OffsetCommit,
+    TransactionalCommit,
+    TransactionEnd,
     UnknownRecord,
     UnreadableRecord,
     abs_java_hash,
@@ -155,11 +157,15 @@ class ShardGroups(Context):
 
     # ---- changes
 
-    def apply(self, changes: Sequence[Change], offset: int) -> None:
+    def apply(self, changes: Sequence[Change | TransactionalCommit | TransactionEnd], offset: int) -> None:
         apply_offset = self._apply_offset
         for change in changes:
             if isinstance(change, OffsetCommit):
                 apply_offset(change, offset)
+            elif isinstance(change, TransactionalCommit):
+                self._apply_transactional(change.commit, offset, change.producer_id)
+            elif isinstance(change, TransactionEnd):
+                self._end_transaction(change.producer_id, change.committed)
             elif isinstance(change, GroupMetadata):
                 self._apply_group(change)
             else:
@@ -230,9 +236,12 @@ class ShardGroups(Context):
             group.open_transactions = {}
         group.open_transactions.setdefault((change.topic, change.partition), set()).add(producer_id)
 
+    def has_pending(self, producer_id: int) -> bool:
+        return producer_id in self._pending
+
     def _end_transaction(self, producer_id: int, committed: bool) -> None:
         for (group_id, topic, partition), value in self._pending.pop(producer_id, {}).items():
-            group = self._group(group_id)
+            group = self.strays.get(group_id) or self._group(group_id)
             open_transactions = group.open_transactions
             if open_transactions is not None:
                 producers = open_transactions.get((topic, partition), set())

@@ -24,6 +24,9 @@ class TimerKind(Enum):
     MEMBER_JOIN = "MemberJoin"  # a classic member of a KIP-848 group, told to join again
     MEMBER_SYNC = "MemberSync"  # the same, which has joined and not synced
     EXPIRE_OFFSETS = "ExpireOffsets"  # the periodic look for expired offsets
+    ABORT_TIMED_OUT_TRANSACTIONS = "AbortTimedOutTransactions"  # the periodic look, while one is open
+    EXPIRE_TRANSACTIONAL_IDS = "ExpireTransactionalIds"  # the periodic look for ids that nobody uses any more
+    RETRY_MARKERS = "RetryMarkers"  # ends of transactions that a partition could not take
 
 
 class Deadline:

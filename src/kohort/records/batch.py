@@ -363,9 +363,14 @@ def _encode_records(records: list[Record], base_offset: int, base_timestamp: int
 
 
 def build_key_values(
-    pairs: list[tuple[bytes, bytes | None]], timestamp: int, compression: Compression = Compression.NONE
+    pairs: list[tuple[bytes, bytes | None]],
+    timestamp: int,
+    compression: Compression = Compression.NONE,
+    producer: tuple[int, int] | None = None,
+    control: bool = False,
 ) -> bytes:
-    """`build_batch` for what a coordinator writes all day: keys and values of one time, offsets from 0, no headers."""
+    """`build_batch` for what a coordinator writes all day: keys and values of one time, offsets from 0, no headers.
+    With a producer's id and epoch it is part of its transaction, with `control` the end of it."""
     parts: list[bytes] = []
     for delta, (key, value) in enumerate(pairs):
         offset, key_size = encode_varint(delta), encode_varint(len(key))
@@ -376,7 +381,12 @@ def build_key_values(
     body: Buffer = b"".join(parts)
     if compression != Compression.NONE:
         body = compress(compression, body)
-    checked = _AFTER_CRC.pack(compression, len(pairs) - 1, timestamp, timestamp, -1, -1, -1, len(pairs))
+    attributes: int = compression
+    producer_id, epoch = -1, -1
+    if producer is not None:
+        producer_id, epoch = producer
+        attributes |= TRANSACTIONAL_FLAG | (CONTROL_FLAG if control else 0)
+    checked = _AFTER_CRC.pack(attributes, len(pairs) - 1, timestamp, timestamp, producer_id, epoch, -1, len(pairs))
     length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     prefix = _PREFIX.pack(0, length, -1, 2, crc32c(body, crc32c(checked)))
     return b"".join((prefix, checked, body))

@@ -53,6 +53,11 @@ def read_marker(record: Record) -> EndTransactionMarker:
     return EndTransactionMarker(kind, coordinator_epoch)
 
 
+def marker_record(kind: ControlType, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    """Key and value of the one record in a marker."""
+    return _KEY.pack(0, kind), _MARKER.pack(0, coordinator_epoch)
+
+
 def build_marker(
     kind: ControlType,
     *,
@@ -66,7 +71,7 @@ def build_marker(
     """A control batch that commits or aborts the producer's open transaction."""
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         raise ValueError(f"{kind.name} does not end a transaction")
-    record = Record(base_offset, timestamp, _KEY.pack(0, kind), _MARKER.pack(0, coordinator_epoch))
+    record = Record(base_offset, timestamp, *marker_record(kind, coordinator_epoch))
     return build_batch(
         [record],
         base_offset=base_offset,

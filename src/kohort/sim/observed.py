@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker.core import Core
 from kohort.broker.group_events import GroupEvents
 from kohort.broker.groups import GroupService
+from kohort.broker.transactions import TransactionService
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol import messages
 from kohort.protocol.errors import KafkaError
@@ -51,12 +52,16 @@ class ObservedCore(Core):
         self._world = world
         self._asked: dict[Call, Any] = {}
         super().__init__(
-            config, store, random_bytes=random_bytes, services=[lambda core: ObservedGroups(core, world)], wake=wake
+            config,
+            store,
+            random_bytes=random_bytes,
+            services=[lambda core: ObservedGroups(core, world), TransactionService],
+            wake=wake,
         )
 
     @property
     def coordinator(self) -> Coordinator:
-        (groups,) = self.services
+        groups = self.service(GroupService.name)
         assert isinstance(groups, GroupService)
         return groups.coordinator
 

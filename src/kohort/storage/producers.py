@@ -20,6 +20,7 @@ BATCHES_TO_RETAIN = 5
 NO_PRODUCER_EPOCH = -1
 DEFAULT_EXPIRATION_MS = 86_400_000
 _MAX_SEQUENCE = 2**31 - 1
+_MAX_EPOCH = 2**15 - 1
 _SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
@@ -61,10 +62,43 @@ class ProducerState:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else -1
 
+    def has_open(self, epoch: int) -> bool:
+        """Whether a transaction of this epoch is open in the log."""
+        return self.txn_first_offset is not None and self.epoch == epoch
+
     @property
     def last_offset(self) -> int | None:
         """The last data offset; None where only a marker is known."""
         return self.batches[-1].last_offset if self.batches else None
+
+
+class Origin:
+    """Who wants a batch appended, and what he has to show for it."""
+
+
+class Admitted(Origin):
+    """A client whose transaction is known to hold this partition: the coordinator was asked. Good until the next marker
+    of the producer, as the answer may be about a transaction that is over by then."""
+
+    __slots__ = ("raises_epoch",)
+
+    def __init__(self, raises_epoch: bool) -> None:
+        self.raises_epoch = raises_epoch  # of TV2: sequences begin with 0 in every transaction
+
+
+class EndOfTransaction(Origin):
+    """A transaction coordinator that writes a marker."""
+
+    __slots__ = ("coordinator_epoch", "version")
+
+    def __init__(self, coordinator_epoch: int, version: int) -> None:
+        self.coordinator_epoch = coordinator_epoch
+        self.version = version
+
+
+CLIENT = Origin()
+COORDINATOR = Origin()
+"""A coordinator that writes to its own log, where nobody else does: it has judged the batch itself."""
 
 
 class Verdict(NamedTuple):
@@ -82,14 +116,21 @@ class Verdict(NamedTuple):
 ACCEPT = Verdict()
 
 
-def check_batch(state: ProducerState | None, header: BatchHeader) -> Verdict:
+def check_batch(state: ProducerState | None, header: BatchHeader, admitted: Admitted | None = None) -> Verdict:
     """Judge a batch that a client produced against what its producer appended before.
 
     Without any state every sequence is accepted: retention or DeleteRecords may have removed the earlier batches
-    (Kafka has not answered UNKNOWN_PRODUCER_ID since KIP-360).
+    (Kafka has not answered UNKNOWN_PRODUCER_ID since KIP-360). Not so of a producer of TV2 in a transaction: it begins
+    with 0. A batch of a transaction that is not open here needs to be `admitted` (KIP-890).
     """
-    if header.producer_id < 0 or state is None:
+    if header.producer_id < 0:
         return ACCEPT
+    is_first = state is None or not state.batches
+    if is_first and admitted is not None and admitted.raises_epoch and header.base_sequence != 0:
+        reason = f"producer {header.producer_id} starts with sequence {header.base_sequence} instead of 0"
+        return Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, reason=reason)
+    if state is None:
+        return ACCEPT if admitted or not header.is_transactional else _not_open(header)
     epoch, first = header.producer_epoch, header.base_sequence
     if epoch == state.epoch:
         last = header.last_sequence
@@ -99,10 +140,17 @@ def check_batch(state: ProducerState | None, header: BatchHeader) -> Verdict:
     if epoch < state.epoch:
         reason = f"producer {header.producer_id} sent epoch {epoch}, the last seen one is {state.epoch}"
         return Verdict(ErrorCode.INVALID_PRODUCER_EPOCH, reason=reason)
+    if header.is_transactional and admitted is None and not state.has_open(epoch):
+        return _not_open(header)
     if state.txn_first_offset is not None and not header.is_transactional:
         reason = f"producer {header.producer_id} has a transaction open and must write within it"
         return Verdict(ErrorCode.INVALID_TXN_STATE, reason=reason)
     return _check_sequence(state, header.producer_id, epoch, first)
+
+
+def _not_open(header: BatchHeader) -> Verdict:
+    reason = f"producer {header.producer_id} has no open transaction that holds this partition"
+    return Verdict(ErrorCode.INVALID_TXN_STATE, reason=reason)
 
 
 def _check_sequence(state: ProducerState, producer_id: int, epoch: int, first: int) -> Verdict:
@@ -118,11 +166,18 @@ def _check_sequence(state: ProducerState, producer_id: int, epoch: int, first: i
     return Verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, reason=reason)
 
 
-def check_marker(state: ProducerState | None, producer_id: int, epoch: int, coordinator_epoch: int) -> Verdict:
-    """Judge an end-of-transaction marker that a coordinator wants to write."""
+def check_marker(
+    state: ProducerState | None, producer_id: int, epoch: int, coordinator_epoch: int, version: int = 0
+) -> Verdict:
+    """Judge an end-of-transaction marker that a coordinator wants to write.
+
+    From TV2 on its epoch is higher than the one of the records (KIP-890); the same epoch where nothing is open is a
+    marker that comes again.
+    """
     if state is None:
         return ACCEPT
-    if epoch < state.epoch:
+    is_repetition = epoch == state.epoch and (state.txn_first_offset is None or epoch == _MAX_EPOCH)
+    if epoch < state.epoch or (version >= 2 and epoch == state.epoch and not is_repetition):
         reason = f"a marker of producer {producer_id} has epoch {epoch}, the last seen one is {state.epoch}"
         return Verdict(ErrorCode.INVALID_PRODUCER_EPOCH, reason=reason)
     if coordinator_epoch < state.coordinator_epoch:
@@ -142,11 +197,12 @@ class CompletedTxn(NamedTuple):
 class ProducerStates:
     """All producers of one log."""
 
-    __slots__ = ("_open", "_states")
+    __slots__ = ("_admissions", "_open", "_states")
 
     def __init__(self, states: Iterable[ProducerState] = ()) -> None:
         self._states: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+        self._admissions: dict[int, Admitted] = {}  # producer id -> what was begun to be asked since its last marker
         for state in states:
             self.put(state)
 
@@ -164,8 +220,25 @@ class ProducerStates:
         if state.txn_first_offset is not None:
             self._open[state.producer_id] = state.txn_first_offset
 
-    def check(self, header: BatchHeader) -> Verdict:
-        return check_batch(self._states.get(header.producer_id), header)
+    def check(self, header: BatchHeader, origin: Origin = CLIENT) -> Verdict:
+        state = self._states.get(header.producer_id)
+        if isinstance(origin, EndOfTransaction):
+            epoch = header.producer_epoch
+            return check_marker(state, header.producer_id, epoch, origin.coordinator_epoch, origin.version)
+        if origin is COORDINATOR:
+            return ACCEPT
+        admitted = self._admissions.get(header.producer_id)
+        return check_batch(state, header, admitted if admitted is origin else None)
+
+    def admission(self, producer_id: int, epoch: int, raises_epoch: bool) -> Admitted | None:
+        """To be shown at the append when the transaction's coordinator has been asked; None: it need not be asked."""
+        state = self._states.get(producer_id)
+        if state is not None and state.has_open(epoch):
+            return None
+        found = self._admissions.get(producer_id)
+        if found is None or found.raises_epoch != raises_epoch:
+            found = self._admissions[producer_id] = Admitted(raises_epoch)
+        return found
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -181,6 +254,7 @@ class ProducerStates:
         )
         state.last_timestamp = header.max_timestamp
         if header.is_transactional and state.txn_first_offset is None:
+            self._admissions.pop(header.producer_id, None)
             state.txn_first_offset = base_offset
             self._open[header.producer_id] = base_offset
 
@@ -189,6 +263,7 @@ class ProducerStates:
     ) -> CompletedTxn | None:
         """A marker is in the log at `offset`; None where it ended no transaction of this log."""
         state = self._with_epoch(producer_id, epoch)
+        self._admissions.pop(producer_id, None)
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_timestamp = timestamp
         first_offset, state.txn_first_offset = state.txn_first_offset, None

@@ -1,4 +1,5 @@
-"""The apis of the broker, in one table: key, name, versions, handler. Groups add their own rows (`broker/groups.py`).
+"""The apis of the broker, in one table: key, name, versions, handler. Groups and transactions add their own rows
+(`broker/groups.py`, `broker/transactions.py`).
 
 Versions are those Apache Kafka 4.3 serves by default.
 """
@@ -27,7 +28,6 @@ TABLE: list[Api] = [
     Api(19, "CreateTopics", 2, 7, topics.create_topics),
     Api(20, "DeleteTopics", 1, 6, topics.delete_topics),
     Api(21, "DeleteRecords", 0, 2, topics.delete_records),
-    Api(22, "InitProducerId", 0, 5, producers.init_producer_id),
     Api(23, "OffsetForLeaderEpoch", 2, 4, offsets.offset_for_leader_epoch),
     Api(32, "DescribeConfigs", 1, 4, describe_configs.describe_configs),
     Api(33, "AlterConfigs", 0, 2, alter_configs.alter_configs),
@@ -37,8 +37,6 @@ TABLE: list[Api] = [
     Api(57, "UpdateFeatures", 0, 2, features.update_features),
     Api(60, "DescribeCluster", 0, 2, metadata.describe_cluster),
     Api(61, "DescribeProducers", 0, 0, producers.describe_producers),
-    Api(65, "DescribeTransactions", 0, 0, producers.describe_transactions),
-    Api(66, "ListTransactions", 0, 2, producers.list_transactions),
     Api(74, "ListConfigResources", 0, 1, describe_configs.list_config_resources),
     Api(75, "DescribeTopicPartitions", 0, 0, metadata.describe_topic_partitions),
 ]

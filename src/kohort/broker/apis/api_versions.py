@@ -27,7 +27,7 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         call.connection.software = " ".join(software)
     response = messages.ApiVersionsResponse(api_keys=_ranges(core, sorted(core.table.apis)))
     if call.version >= 3:
-        features.add_to(response, call.version)
+        features.add_to(core, response, call.version)
     return response
 
 

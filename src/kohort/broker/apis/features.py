@@ -1,8 +1,8 @@
 """The features of the cluster (KIP-584): which levels there are, which are in effect. None of them can be changed.
 
 `kafka-features.sh` shows them. A level says what the cluster does, so it is not raised before that is served: with
-group.version 1 there are groups of the consumer protocol (KIP-848), with transaction.version 0 there are no
-transactions.
+group.version 1 there are groups of the consumer protocol (KIP-848), with transaction.version 2 there is KIP-890, both
+parts of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEVELS = {
     "metadata.version": KAFKA_4_3,
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
-    "transaction.version": 0,
+    "transaction.version": 2,
     "share.version": 0,
     "streams.version": 0,
 }
@@ -30,10 +30,15 @@ _UPGRADE_TYPES = (1, 2, 3)
 _REFUSED = "The update failed for all features since the following feature had an error: "
 
 
-def add_to(response: Any, version: int) -> None:
+def levels(core: Core) -> dict[str, int]:
+    """Those in effect: a cluster has no transactions yet."""
+    return LEVELS if core.membership is None else LEVELS | {"transaction.version": 0}
+
+
+def add_to(core: Core, response: Any, version: int) -> None:
     """The features as ApiVersions carries them, from version 3 on."""
     supported, finalized = response.SupportedFeatureKey, response.FinalizedFeatureKey
-    for name, level in LEVELS.items():
+    for name, level in levels(core).items():
         if level > 0 or version >= 4:  # older clients do not take a lowest level of 0
             response.supported_features.append(supported(name=name, min_version=level, max_version=level))
         if level > 0:
@@ -61,7 +66,7 @@ def update_features(core: Core, call: Call, request: Any, now_ms: int) -> Any:
 def _refusal(core: Core, version: int, update: Any) -> str | None:
     if version >= 1 and update.upgrade_type not in _UPGRADE_TYPES:
         return "The controller does not support the given upgrade type."
-    level = LEVELS.get(update.feature)
+    level = levels(core).get(update.feature)
     if level is None:
         return f"Local controller {core.node_id} does not support this feature."
     if update.max_version_level != level:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker import leaders
+from kohort.broker.admission import ProduceAdmission
 from kohort.broker.appends import Append
 from kohort.broker.checking import Check, topic_rules
 from kohort.broker.topics import Partition, Topic
@@ -25,15 +26,28 @@ _ADMIN_CLIENT_ID = "__admin_client"
 class PendingProduce:
     """One request until every partition of it is appended or refused."""
 
-    __slots__ = ("acks", "call", "core", "failed", "response", "waiting")
+    __slots__ = (
+        "acks",
+        "call",
+        "core",
+        "failed",
+        "response",
+        "to_admit",
+        "transactional",
+        "transactional_id",
+        "waiting",
+    )
 
-    def __init__(self, core: Core, call: Call, acks: int, response: Any) -> None:
+    def __init__(self, core: Core, call: Call, request: Any, response: Any) -> None:
         self.core = core
         self.call = call
-        self.acks = acks
+        self.acks = request.acks
+        self.transactional_id: str | None = request.transactional_id
         self.response = response
         self.waiting = 1  # the handler itself, which goes on to other partitions
         self.failed: ErrorCode | None = None
+        self.transactional: list[Append] = []  # batches whose transaction is to be asked about first
+        self.to_admit = 1  # of these: the handler itself, and those whose records are being checked
 
     def appended(self, append: Append, now_ms: int) -> None:
         result = append.purpose
@@ -48,8 +62,16 @@ class PendingProduce:
     def checked(self, check: Check, now_ms: int) -> None:
         """The records of a batch are as they should be, or not; until the end of `handle` nothing is finished."""
         error, result = check.error, check.purpose
+        is_transactional = check.header.attributes & TRANSACTIONAL_FLAG
         if error is None:
-            self.core.append(Append(check.partition, check.records, check.header, self, result))
+            append = Append(check.partition, check.records, check.header, self, result)
+            if not is_transactional:
+                self.core.append(append)
+                return
+            self.transactional.append(append)
+        if is_transactional:
+            self.admit_one(now_ms)
+        if error is None:
             return
         self.refuse(result, error.code, error.message)
         if isinstance(error, InvalidBatch) and error.record_errors:
@@ -59,6 +81,12 @@ class PendingProduce:
                 for index, reason in error.record_errors
             ]
         self.done_with_one()
+
+    def admit_one(self, now_ms: int) -> None:
+        """Transactional batches are asked about together, when the last of them is checked."""
+        self.to_admit -= 1
+        if not self.to_admit and self.transactional:
+            ProduceAdmission(self.core, self.call.version).admit(self.transactional_id, self.transactional, now_ms)
 
     def is_wanted(self) -> bool:
         """Whether the outcome still matters: a peer that is gone never learns of it, unless it did not want to."""
@@ -87,7 +115,7 @@ class PendingProduce:
 
 def handle(core: Core, call: Call, request: Any, now_ms: int) -> None:
     response = messages.ProduceResponse()
-    pending = PendingProduce(core, call, request.acks, response)
+    pending = PendingProduce(core, call, request, response)
     result_of, topic_of = response.PartitionProduceResponse, response.TopicProduceResponse
     for asked, records_of in _rows(call, request):
         topic, error = _find(core, call, asked)
@@ -105,6 +133,7 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> None:
             else:
                 _queue(pending, partition, records, result, now_ms)
         response.responses.append(topic_of(name=asked.name, topic_id=asked.topic_id, partition_responses=results))
+    pending.admit_one(now_ms)
     pending.done_with_one()
 
 
@@ -138,9 +167,8 @@ def _queue(pending: PendingProduce, partition: Partition, records: Any, result: 
     except RecordsError as error:
         pending.refuse(result, error.code, error.message)
         return
-    if header.attributes & TRANSACTIONAL_FLAG:
-        pending.refuse(result, ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker")
-        return
     pending.waiting += 1
+    if header.attributes & TRANSACTIONAL_FLAG:
+        pending.to_admit += 1
     check = Check(pending, partition, records, header, rules, result)
     pending.core.checking.check(pending.call.connection, check, now_ms)

@@ -316,6 +316,14 @@ class ClassicGroup(Group):
             context.reset_heartbeat(self.members[message.member_id])
         return states.COMMIT[state]
 
+    def txn_commit_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Old producers do not say who consumes; whoever does is held to it, in the middle of a rebalance too."""
+        if generation < 0 and (self.state is EMPTY or (not member_id and instance_id is None)):
+            return ErrorCode.NONE
+        if error := self.member_error(member_id, instance_id):
+            return error
+        return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
+
     def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """As in Kafka: whoever knows the name of a classic group may read its offsets."""
         return ErrorCode.NONE

@@ -314,11 +314,17 @@ class ModernGroup(Group):
             return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
         return ErrorCode.NONE
 
-    def partition_commit_error(self, request: Request, topic_id: bytes, number: int) -> ErrorCode:
+    def txn_commit_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        if generation < 0 and (not self.members or (not member_id and instance_id is None)):
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.ILLEGAL_GENERATION if generation > member.current.member_epoch else ErrorCode.NONE
+
+    def partition_commit_error(self, member_id: str, epoch: int, topic_id: bytes, number: int) -> ErrorCode:
         """An older epoch than the member's may commit what the member had in it, and has still."""
-        message = request.message
-        member = self.members.get(message.member_id)
-        epoch = message.generation_id_or_member_epoch
+        member = self.members.get(member_id)
         if member is None or epoch == member.current.member_epoch:
             return ErrorCode.NONE
         since = member.current.assigned.get(topic_id, {}).get(number)

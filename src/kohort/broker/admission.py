@@ -1,0 +1,96 @@
+"""Transactional records before they are written: does the transaction hold their partition? (KIP-890)
+
+The transaction's coordinator is asked once for each partition of each transaction; clients of TV2 have it added by
+that. What is asked here is answered by `TransactionService.enlist`, here or one day on another broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kohort.coordinator.transactions.asks import Enlist, Enlisted
+from kohort.coordinator.transactions.transaction import TV_0, TV_2
+from kohort.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kohort.broker.appends import Append
+    from kohort.broker.core import Core
+
+# The producer's transaction is fine, only its coordinator cannot be asked now: Kafka's code for "the same again".
+_TRY_AGAIN = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def supported_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """What the coordinator says, in words that the client's version knows."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+class ProduceAdmission:
+    """The transactional batches of one Produce request."""
+
+    ABORTABLE_SINCE, TV2_SINCE = 11, 12
+
+    def __init__(self, core: Core, version: int) -> None:
+        self._core = core
+        self._version = version
+        self._asked: list[Append] = []
+
+    @property
+    def _is_tv2(self) -> bool:
+        return self._version >= self.TV2_SINCE
+
+    def admit(self, transactional_id: str | None, appends: list[Append], now_ms: int) -> None:
+        """Each is appended, or refused; its owner is told."""
+        producers = {(append.header.producer_id, append.header.producer_epoch) for append in appends}
+        error = ErrorCode.NONE
+        if transactional_id is None:
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif len(producers) > 1:
+            error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if error or transactional_id is None:
+            for append in appends:
+                _refuse(append, error, now_ms)
+            return
+        for append in appends:
+            header, known = append.header, append.partition.log.producers
+            admission = known.admission(header.producer_id, header.producer_epoch, self._is_tv2)
+            if admission is None:
+                self._core.append(append)
+            else:
+                append.origin = admission
+                self._asked.append(append)
+        if self._asked:
+            self._ask(transactional_id, *producers.pop(), now_ms)
+
+    def _ask(self, transactional_id: str, producer_id: int, epoch: int, now_ms: int) -> None:
+        partitions = tuple((append.partition.topic.name, append.partition.index) for append in self._asked)
+        version = TV_2 if self._is_tv2 else TV_0
+        ask = Enlist(transactional_id, producer_id, epoch, partitions, not self._is_tv2, version)
+        self._core.enlist(ask, self, now_ms)
+
+    def answered(self, errors: Enlisted, now_ms: int) -> None:
+        for append in self._asked:
+            error = errors[append.partition.topic.name, append.partition.index]
+            error = supported_error(error, knows_abortable=self._version >= self.ABORTABLE_SINCE)
+            if error in _TRY_AGAIN or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._is_tv2):
+                _refuse(append, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms, f"the transaction cannot be asked: {error.name}")
+            elif error:
+                _refuse(append, error, now_ms)
+            else:
+                self._core.append(append)
+
+
+def _refuse(append: Append, error: ErrorCode, now_ms: int, message: str | None = None) -> None:
+    append.fail(error, message)
+    append.owner.appended(append, now_ms)
