@@ -15,8 +15,9 @@ from kohort.cli.times import clock_time, human_ms
 from kohort.coordinator.causes import Who
 from kohort.insight.diagnosis import NOTE, Finding, Present, diagnose
 from kohort.insight.generations import from_generations
-from kohort.insight.rebalances import History, Rebalance, Source, Trigger, from_events
+from kohort.insight.rebalances import History, Rebalance, Source, from_events
 from kohort.insight.samples import Sample, from_samples
+from kohort.insight.telling import tell
 
 if TYPE_CHECKING:
     from kohort.cli.target import Target
@@ -26,7 +27,6 @@ GENERATIONS_LIMIT = 200
 BUDGET_S = 5.0
 SAMPLE_EVERY_S = 0.25
 WIDTH = 80
-COOPERATIVE = "cooperative"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def words(explanation: Explanation, last: int) -> list[str]:
     if not shown:
         said += _wrap(_quiet(history), "  ")
     for rebalance in reversed(shown):
-        said += _wrap(_tell(rebalance, explanation.now_ms), f"  {clock_time(rebalance.started_ms)}  ", " " * 4)
+        said += _wrap(tell(rebalance, explanation.now_ms), f"  {clock_time(rebalance.started_ms)}  ", " " * 4)
     return [*said, "", *_findings(explanation)]
 
 
@@ -165,49 +165,6 @@ def _quiet(history: History) -> str:
     if history.source is Source.SAMPLES and history.first_ms is not None and history.last_ms is not None:
         return f"No rebalance in the {human_ms(history.last_ms - history.first_ms)} of looking."
     return "No rebalance is recorded."
-
-
-def _tell(rebalance: Rebalance, now_ms: int) -> str:
-    causes = _sentence(rebalance.triggers)
-    if rebalance.open:
-        waiting = (
-            f", waiting for {', '.join(printable(who) for who in rebalance.waiting_for)}"
-            if rebalance.waiting_for
-            else ""
-        )
-        return f"{causes} The rebalance is still under way after {human_ms(now_ms - rebalance.started_ms)}{waiting}."
-    if rebalance.members == 0:
-        return f"{causes} The group was empty from then on."
-    to = f"generation {rebalance.generation}" if rebalance.generation is not None else "a new assignment"
-    result = f"That led to {to} with {plural(rebalance.members or 0, 'member')}"
-    if rebalance.standstill_ms is None:
-        return f"{causes} {result}."
-    verb = "took" if COOPERATIVE in rebalance.protocol else "stood still for"
-    subject = "the rebalance" if COOPERATIVE in rebalance.protocol else "the group"
-    slowest = ""
-    if rebalance.last_back is not None and (rebalance.last_back_after_ms or 0) >= 1000:
-        slowest = (
-            f"; {printable(rebalance.last_back)} came back last, after {human_ms(rebalance.last_back_after_ms or 0)}"
-        )
-    return f"{causes} {result}; {subject} {verb} {human_ms(rebalance.standstill_ms)}{slowest}."
-
-
-def _sentence(triggers: list[Trigger]) -> str:
-    """Who did what; equal doings are told together."""
-    by_text: dict[str, list[str]] = {}
-    for trigger in triggers:
-        who = printable(trigger.who) if trigger.who else ""
-        by_text.setdefault(printable(trigger.text), []).append(who)
-    parts = []
-    for text, names in by_text.items():
-        named = list(dict.fromkeys(name for name in names if name))
-        names_of = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
-        times = f" ({len(names)} members)" if len(names) > len(named) > 0 else ""
-        if len(names) > 1 and text.startswith("was "):
-            text = f"were {text[4:]}"
-        parts.append(f"{names_of}{times} {text}".strip())
-    joined = "; ".join(parts)
-    return f"{joined[:1].upper()}{joined[1:]}." if joined and not triggers[0].who else f"{joined}."
 
 
 def _findings(explanation: Explanation) -> list[str]:

@@ -11,6 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
+from kohort.insight.wording import plural as plural
+from kohort.insight.wording import printable as printable
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+ ?[%x]?")
 
@@ -27,14 +30,6 @@ def reader_is_gone() -> bool:
         return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
     except (OSError, ValueError, AttributeError):  # no descriptor behind it, or a system without poll
         return False
-
-
-def printable(value: Any) -> str:
-    """Text from the wire without control characters, which a terminal would obey; None is a dash, as Kafka's tools."""
-    if value is None or value == "":
-        return "-"
-    text = str(value)
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def print_json(value: Any) -> None:
@@ -91,7 +86,3 @@ def rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
     for row in cells:
         table.add_row(*map(Text, row))
     return table
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"

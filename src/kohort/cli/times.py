@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from kohort.cli.failures import WrongInput
+from kohort.insight.wording import human_ms as human_ms
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SHORT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -47,18 +48,3 @@ def parse_moment_ms(text: str, now_ms: int) -> int:
 def clock_time(at_ms: int) -> str:
     """To the second, in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def human_ms(duration_ms: float) -> str:
-    """`850 ms`, `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d 2 h`."""
-    if duration_ms < 1000:
-        return f"{int(duration_ms)} ms"
-    seconds = duration_ms / 1000
-    if seconds < 60:
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    whole = round(seconds)
-    for size, unit, below, lower in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            rest = whole % size // below
-            return f"{whole // size} {unit}" + (f" {rest} {lower}" if rest else "")
-    return f"{whole} s"

@@ -47,32 +47,42 @@ class StoredGeneration(NamedTuple):
 
 
 def from_generations(generations: Iterable[StoredGeneration]) -> History:
-    history = History(Source.GENERATIONS)
-    before: StoredGeneration | None = None
-    for now in generations:
+    reader = GenerationReader()
+    for generation in generations:
+        reader.read(generation)
+    return reader.history
+
+
+class GenerationReader:
+    """Stored generations in, oldest first; `history` grows with them."""
+
+    def __init__(self) -> None:
+        self.history = History(Source.GENERATIONS)
+        self._before: StoredGeneration | None = None
+
+    def read(self, now: StoredGeneration) -> Rebalance | None:
+        """The rebalance that led to it; None where it was stored for another reason."""
+        history, before = self.history, self._before
         history.first_ms = now.at_ms if history.first_ms is None else history.first_ms
         history.last_ms = now.at_ms
+        self._before = now
         if before is not None and now.generation < before.generation:
             before = None  # the group was deleted and began anew
         if before is None and not now.members and now.generation == 0:
-            before = now  # stored when the group was made
-            continue
+            return None  # stored when the group was made
         if before is not None and now.generation == before.generation:
-            before = now  # stored again within the generation, as for a static member that was replaced
-            continue
-        history.rebalances.append(
-            Rebalance(
-                now.at_ms,
-                [Trigger(now.at_ms, cause) for cause in _changes(before, now)],
-                now.at_ms,
-                now.generation,
-                len(now.members),
-                now.protocol,
-                rebalance_timeout_ms=max((m.rebalance_timeout_ms for m in now.members), default=None),
-            )
+            return None  # stored again within the generation, as for a static member that was replaced
+        made = Rebalance(
+            now.at_ms,
+            [Trigger(now.at_ms, cause) for cause in _changes(before, now)],
+            now.at_ms,
+            now.generation,
+            len(now.members),
+            now.protocol,
+            rebalance_timeout_ms=max((m.rebalance_timeout_ms for m in now.members), default=None),
         )
-        before = now
-    return history
+        history.rebalances.append(made)
+        return made
 
 
 def _changes(before: StoredGeneration | None, now: StoredGeneration) -> list[Cause]:

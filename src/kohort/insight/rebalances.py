@@ -59,7 +59,10 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class Rebalance:
-    """From the first trigger until everybody has an assignment; `standstill_ms` is None where nobody measured it."""
+    """From the first trigger until everybody has an assignment; `standstill_ms` is None where nobody measured it.
+
+    `estimated_standstill_ms` is the most that it can have been, where commits tell.
+    """
 
     started_ms: int
     triggers: list[Trigger] = field(default_factory=list)
@@ -68,6 +71,7 @@ class Rebalance:
     members: int | None = None
     protocol: str = ""
     standstill_ms: int | None = None
+    estimated_standstill_ms: int | None = None
     rebalance_timeout_ms: int | None = None
     last_back: Who | None = None
     last_back_after_ms: int | None = None
@@ -90,7 +94,7 @@ class History:
 
 def from_events(happened: Iterable[GroupEvent]) -> History:
     """Of one group's events, oldest first; the story may begin in the middle."""
-    reader = _EventReader()
+    reader = EventReader()
     for event in happened:
         reader.read(event)
     return reader.finish()
@@ -106,7 +110,9 @@ def exit_of(event: GroupEvent) -> Trigger | None:
     return None
 
 
-class _EventReader:
+class EventReader:
+    """Events in, oldest first; `history` grows with them. `finish` may be called again and again."""
+
     def __init__(self) -> None:
         self.history = History(Source.EVENTS)
         self._open: Rebalance | None = None
@@ -251,20 +257,20 @@ _REFUSED: dict[type[GroupEvent], str] = {
     events.JoinRefused: "join",
     events.SyncRefused: "sync",
 }
-_HANDLERS: dict[type[GroupEvent], Callable[[_EventReader, Any], None]] = {
-    events.MemberJoined: _EventReader._joined,
-    events.MemberRejoined: _EventReader._rejoined,
-    events.MemberReplaced: _EventReader._replaced,
-    events.MemberLeft: _EventReader._gone,
-    events.MemberEvicted: _EventReader._gone,
-    events.MemberFenced: _EventReader._fenced,
-    events.JoinRefused: _EventReader._refused,
-    events.SyncRefused: _EventReader._refused,
-    events.CommitRefused: _EventReader._refused,
-    events.RebalanceStarted: _EventReader._started,
-    events.GenerationStarted: _EventReader._generation,
-    events.RebalanceCompleted: _EventReader._completed,
-    events.RebalanceFailed: _EventReader._failed,
-    events.StateChanged: _EventReader._state_changed,
-    events.GroupLoaded: _EventReader._loaded,
+_HANDLERS: dict[type[GroupEvent], Callable[[EventReader, Any], None]] = {
+    events.MemberJoined: EventReader._joined,
+    events.MemberRejoined: EventReader._rejoined,
+    events.MemberReplaced: EventReader._replaced,
+    events.MemberLeft: EventReader._gone,
+    events.MemberEvicted: EventReader._gone,
+    events.MemberFenced: EventReader._fenced,
+    events.JoinRefused: EventReader._refused,
+    events.SyncRefused: EventReader._refused,
+    events.CommitRefused: EventReader._refused,
+    events.RebalanceStarted: EventReader._started,
+    events.GenerationStarted: EventReader._generation,
+    events.RebalanceCompleted: EventReader._completed,
+    events.RebalanceFailed: EventReader._failed,
+    events.StateChanged: EventReader._state_changed,
+    events.GroupLoaded: EventReader._loaded,
 }

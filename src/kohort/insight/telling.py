@@ -1,0 +1,54 @@
+"""A rebalance told in plain words: who did what, what it led to, and how long nobody read. Pure.
+
+`groups explain`, the console and the reports all tell it with these words.
+"""
+
+from __future__ import annotations
+
+from kohort.insight.rebalances import Rebalance, Trigger
+from kohort.insight.wording import human_ms, plural, printable
+
+COOPERATIVE = "cooperative"
+
+
+def tell(rebalance: Rebalance, now_ms: int) -> str:
+    causes = sentence(rebalance.triggers)
+    if rebalance.open:
+        waiting = (
+            f", waiting for {', '.join(printable(who) for who in rebalance.waiting_for)}"
+            if rebalance.waiting_for
+            else ""
+        )
+        return f"{causes} The rebalance is still under way after {human_ms(now_ms - rebalance.started_ms)}{waiting}."
+    if rebalance.members == 0:
+        return f"{causes} The group was empty from then on."
+    to = f"generation {rebalance.generation}" if rebalance.generation is not None else "a new assignment"
+    result = f"That led to {to} with {plural(rebalance.members or 0, 'member')}"
+    if rebalance.standstill_ms is None:
+        return f"{causes} {result}."
+    verb = "took" if COOPERATIVE in rebalance.protocol else "stood still for"
+    subject = "the rebalance" if COOPERATIVE in rebalance.protocol else "the group"
+    slowest = ""
+    if rebalance.last_back is not None and (rebalance.last_back_after_ms or 0) >= 1000:
+        slowest = (
+            f"; {printable(rebalance.last_back)} came back last, after {human_ms(rebalance.last_back_after_ms or 0)}"
+        )
+    return f"{causes} {result}; {subject} {verb} {human_ms(rebalance.standstill_ms)}{slowest}."
+
+
+def sentence(triggers: list[Trigger]) -> str:
+    """Who did what; equal doings are told together."""
+    by_text: dict[str, list[str]] = {}
+    for trigger in triggers:
+        who = printable(trigger.who) if trigger.who else ""
+        by_text.setdefault(printable(trigger.text), []).append(who)
+    parts = []
+    for text, names in by_text.items():
+        named = list(dict.fromkeys(name for name in names if name))
+        names_of = ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
+        times = f" ({len(names)} members)" if len(names) > len(named) > 0 else ""
+        if len(names) > 1 and text.startswith("was "):
+            text = f"were {text[4:]}"
+        parts.append(f"{names_of}{times} {text}".strip())
+    joined = "; ".join(parts)
+    return f"{joined[:1].upper()}{joined[1:]}." if joined and not triggers[0].who else f"{joined}."
