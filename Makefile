@@ -6,11 +6,12 @@ READY := $(VENV)/.ready
 RECIPES := .venv-recipes
 OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
-.PHONY: demo test test-again recipes docs dist lint conformance bench sim soak soak-spark clean help
+.PHONY: demo test test-again browser recipes docs dist lint conformance bench sim soak soak-spark clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
 	@echo "make test         the tests (under ten minutes on two cores)"
+	@echo "make browser      the console's page in a real Chromium (apt-get install chromium)"
 	@echo "make conformance  compare with a real Apache Kafka (needs a JDK 17+ and Maven)"
 	@echo "make sim          thousands of simulated clusters, each with its own faults"
 	@echo "make soak         ten minutes of real clients and real crashes"
@@ -36,6 +37,10 @@ test: $(READY)
 
 test-again: $(READY)  # what failed last, on its own: tells a busy machine from a bug
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS)
+
+browser: $(READY)
+	@$(BIN)/python tests/console_browser.py || { echo "the tests of the page need Chromium: apt-get install chromium (Debian), or KOHORT_CHROMIUM=/path/to/chrome make browser"; exit 1; }
+	$(BIN)/python -m pytest tests/console/test_browser.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "registry": set(),
     "spark": {"lazy_names", "registry", "client", "assignors", "records", "protocol"},
     "history": {"lazy_names", "spark", "client", "insight", "coordinator", "records", "protocol"},
+    "console": {"history", "client", "insight", "coordinator", "protocol"},
     "sim": {"broker", "client", "coordinator", "storage", "assignors", "records", "protocol"},
     "schemes": {"sim", "broker", "client", "coordinator", "assignors", "protocol"},
     "testing": {"broker", "client"},
@@ -37,6 +38,7 @@ MAY_IMPORT = {
         "client",
         "spark",
         "history",
+        "console",
         "insight",
         "coordinator",
         "sim",
@@ -182,12 +184,23 @@ def test_only_the_shell_of_the_broker_knows_asyncio_and_time():
         assert not found, f"{relative(path)} imports {found}"
 
 
+# Of the console: drawings and reports are made of values alone.
+CONSOLE_PURE = {"drawing.py", "report.py", "feeding.py"}
+
+
+@pytest.mark.parametrize("name", sorted(CONSOLE_PURE))
+def test_what_the_console_draws_is_pure(name):
+    found = {module.split(".")[0] for module, _ in imports(SOURCE / "console" / name)} & IMPURE_MODULES
+    assert not found, f"console/{name} imports {found}"
+
+
 def test_a_broker_process_loads_only_what_it_needs():
     program = """
 import sys
 from kohort.cli import serve
 import kohort.broker.boot, kohort.broker.embedded
 heavy = {"pyarrow", "numpy", "pyspark", "rich", "typer", "click", "pandas", "confluent_kafka", "prometheus_client"}
+heavy |= {"starlette", "uvicorn"}
 loaded = heavy & {name.split(".")[0] for name in sys.modules}
 assert not loaded, loaded
 """

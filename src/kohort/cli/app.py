@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "cluster": "kohort.cli.cluster:app",
     "completions": "kohort.cli.completions:app",
     "configs": "kohort.cli.configs:app",
+    "console": "kohort.cli.console:app",
     "consume": "kohort.cli.consume:app",
     "demo": "kohort.cli.demo:app",
     "groups": "kohort.cli.groups:app",

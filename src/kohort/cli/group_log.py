@@ -14,7 +14,7 @@ from kohort.client.types import TopicPartition
 from kohort.coordinator.event_json import from_json
 from kohort.coordinator.events import EVENTS_TOPIC, GroupEvent
 from kohort.coordinator.records import OFFSETS_TOPIC, GroupMetadata, UnknownRecord, decode, group_key, partition_for
-from kohort.insight.generations import GenerationMember, StoredGeneration
+from kohort.insight.generations import StoredGeneration
 from kohort.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -52,10 +52,7 @@ def _generation_of(group_id: str) -> Callable[[Any], StoredGeneration | None]:
             return None
         if not isinstance(change, GroupMetadata) or change.value is None:
             return None
-        stored = change.value
-        members = tuple(GenerationMember.of(member, stored.protocol_type) for member in stored.members)
-        at_ms = stored.state_timestamp_ms if stored.state_timestamp_ms > 0 else record.timestamp
-        return StoredGeneration(at_ms, stored.generation, stored.protocol or "", stored.leader_id or "", members)
+        return StoredGeneration.of(change.value, record.timestamp)
 
     return take
 

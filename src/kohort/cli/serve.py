@@ -88,7 +88,12 @@ def main(arguments: list[str]) -> int:
         options = parse(arguments)
         if options.memory and options.data_dir is not None:
             raise UsageError("--memory and --data-dir exclude each other: choose one")
-        ports = {"--port": options.port, "--control-port": options.control_port, "--metrics-port": options.metrics_port}
+        ports = {
+            "--port": options.port,
+            "--control-port": options.control_port,
+            "--metrics-port": options.metrics_port,
+            "--console-port": options.console_port,
+        }
         for name, port in ports.items():
             if port is not None and not 0 <= port <= 65535:
                 raise UsageError(f"{name} takes a number from 0 to 65535, not {port}")
@@ -152,6 +157,7 @@ class Serving:
         try:
             await self._start(self._options.port)
             control = await self._start_control()
+            console = await self._start_console()
         except BaseException:
             if metrics is not None:
                 metrics.stop()
@@ -161,6 +167,8 @@ class Serving:
             print(f"kohort control on http://{control.host}:{control.port}", flush=True)
         if metrics is not None:
             print(f"kohort metrics on http://{self._options.host}:{metrics.port}/metrics", flush=True)
+        if console is not None:
+            print(f"kohort console on {console.address}", flush=True)
         # What a start leaves behind lives as long as the process: keep the collector from walking it over and over.
         gc.collect()
         gc.freeze()
@@ -169,6 +177,8 @@ class Serving:
         logging.getLogger("kohort.broker").info("stopping")
         if metrics is not None:
             await asyncio.to_thread(metrics.stop)
+        if console is not None:
+            await console.stop()
         if control is not None:
             await control.stop()
         async with self._changing:
@@ -232,3 +242,17 @@ class Serving:
             await self._running.stop()
             raise
         return control
+
+    async def _start_console(self) -> Any:
+        """A process of its own: what people look at must not keep the broker from its work."""
+        port = self._options.console_port
+        if port is None:
+            return None
+        from kohort.broker.boot import StartError
+        from kohort.cli.console_process import ConsoleProcess
+
+        try:
+            return await ConsoleProcess.start(self._running.host, self._running.port, port)
+        except StartError:
+            await self._running.stop()
+            raise

@@ -49,6 +49,12 @@ OPTIONS = (
         "Serve Prometheus metrics over HTTP on this port; 0 picks one. Off unless given.",
         kind=int,
     ),
+    ServeOption(
+        "--console-port",
+        "PORT",
+        "Show groups and why they rebalance in the browser, on this loopback port; 0 picks one. Off unless given.",
+        kind=int,
+    ),
     ServeOption("--log-level", "|".join(LEVELS), "How much to log.", "info", choices=LEVELS),
     ServeOption("--log-format", "text|json", "How to log.", "text", choices=("text", "json")),
 )

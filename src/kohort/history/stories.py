@@ -24,7 +24,7 @@ def _in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: row["record_offset"])
 
 
-def _generation(row: Row) -> StoredGeneration:
+def stored_generation(row: Row) -> StoredGeneration:
     members = tuple(_stored_member(member) for member in row["members"] or ())
     return StoredGeneration(row["at_ms"], row["generation"], row["protocol"] or "", row["leader_id"] or "", members)
 
@@ -48,7 +48,7 @@ def rebalances_of_events(events: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def rebalances_of_generations(generations: Iterable[Row]) -> list[dict[str, Any]]:
-    return _rebalances(from_generations(_generation(row) for row in _in_order(generations)))
+    return _rebalances(from_generations(stored_generation(row) for row in _in_order(generations)))
 
 
 def _rebalances(history: History) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kohort.assignors import ConsumerProtocolError, decode_assignment, decode_subscription
 from kohort.coordinator.causes import Cause, CauseKind, Who
-from kohort.coordinator.records import StoredMember
+from kohort.coordinator.records import StoredGroup, StoredMember
 from kohort.insight.rebalances import History, Rebalance, Source, Trigger
 
 
@@ -44,6 +44,13 @@ class StoredGeneration(NamedTuple):
     protocol: str
     leader_id: str
     members: tuple[GenerationMember, ...]
+
+    @classmethod
+    def of(cls, stored: StoredGroup, written_ms: int) -> StoredGeneration:
+        """`written_ms` stands in where an old version did not store the time."""
+        members = tuple(GenerationMember.of(member, stored.protocol_type) for member in stored.members)
+        at_ms = stored.state_timestamp_ms if stored.state_timestamp_ms > 0 else written_ms
+        return cls(at_ms, stored.generation, stored.protocol or "", stored.leader_id or "", members)
 
 
 def from_generations(generations: Iterable[StoredGeneration]) -> History:

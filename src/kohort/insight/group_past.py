@@ -58,7 +58,8 @@ class GroupPast:
             self.lanes.assign(event.at_ms, {})
         _prune(self._events.history.rebalances)
 
-    def generation(self, stored: StoredGeneration) -> None:
+    def generation(self, stored: StoredGeneration, last_commit_ms: int | None = None) -> None:
+        """`last_commit_ms` of the group before it, where its commits are not fed one by one."""
         before_ms = self._generations.history.last_ms
         self.moves[stored.at_ms] = self.lanes.assign(stored.at_ms, {m.who: m.partitions for m in stored.members})
         self.subscriptions = {m.who.member_id: frozenset(m.topics) for m in stored.members}
@@ -69,7 +70,9 @@ class GroupPast:
             self.state = STABLE if stored.members else EMPTY
         made = self._generations.read(stored)
         if made is not None:
-            made.estimated_standstill_ms = estimated_standstill_ms(made, before_ms, self._last_commit_ms)
+            made.estimated_standstill_ms = estimated_standstill_ms(
+                made, before_ms, last_commit_ms or self._last_commit_ms
+            )
         _prune(self._generations.history.rebalances)
         _forget_oldest(self.moves, self.generation_at, self.completed)
 
@@ -90,13 +93,14 @@ class GroupPast:
         if not self.listed:
             self.state = DEAD
 
-    def commit(self, partition: Partition, offset: int, at_ms: int, end: int | None) -> None:
+    def commit(self, partition: Partition, offset: int, at_ms: int, end: int | None, count: int = 1) -> None:
+        """`count` commits, of which this is the last."""
         window = self.commits.get(partition)
         if window is None:
             window = self.commits[partition] = deque(maxlen=WINDOW)
         window.append(CommitPoint(at_ms, offset, None if end is None else max(0, end - offset)))
-        self.commit_count += 1
-        self.series.committed(at_ms)
+        self.commit_count += count
+        self.series.committed(at_ms, count)
         self._last_commit_ms = max(at_ms, self._last_commit_ms or 0)
         self.last_ms = max(self.last_ms, at_ms)
 

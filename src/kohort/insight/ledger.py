@@ -41,14 +41,14 @@ class Ledger:
         self.records += 1
         self.group(event.group_id).event(event)
 
-    def generation(self, group_id: str, stored: StoredGeneration) -> None:
+    def generation(self, group_id: str, stored: StoredGeneration, last_commit_ms: int | None = None) -> None:
         self.records += 1
-        self.group(group_id).generation(stored)
+        self.group(group_id).generation(stored, last_commit_ms)
 
-    def commit(self, group_id: str, partition: Partition, offset: int, at_ms: int) -> None:
-        self.records += 1
+    def commit(self, group_id: str, partition: Partition, offset: int, at_ms: int, count: int = 1) -> None:
+        self.records += count
         grown = self.ends.get(partition)
-        self.group(group_id).commit(partition, offset, at_ms, None if grown is None else grown.at(at_ms))
+        self.group(group_id).commit(partition, offset, at_ms, None if grown is None else grown.at(at_ms), count)
 
     def grew(self, at_ms: int, ends: Iterable[tuple[Partition, int]]) -> None:
         for partition, end in ends:

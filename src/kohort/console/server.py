@@ -1,0 +1,85 @@
+"""The console running: a source that fills its ledger, and uvicorn that serves it, until somebody stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import sys
+from collections.abc import Callable
+
+import uvicorn
+
+from kohort.console.app import Changes, Console, make_app
+from kohort.console.guard import Rules, is_loopback
+from kohort.console.source import Source
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises OSError where that cannot be."""
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def rules_for(host: str, token: str | None = None) -> Rules:
+    """A token where others than this machine can reach it."""
+    return Rules(token) if token or is_loopback(host) else Rules(secrets.token_urlsafe(24))
+
+
+def address(host: str, port: int, rules: Rules) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/" + (f"?token={rules.token}" if rules.token else "")
+
+
+async def serve(
+    source: Source,
+    listening: socket.socket,
+    rules: Rules,
+    changes: Changes | None = None,
+    ready: Callable[[], None] = lambda: None,
+    end_with_stdin: bool = False,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Until SIGINT, SIGTERM or `stop`; `end_with_stdin`: or until whoever started it is gone."""
+    console = Console(source, changes)
+    config = uvicorn.Config(
+        make_app(console, rules), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2
+    )
+    server = uvicorn.Server(config)
+    filling = asyncio.create_task(source.run())
+    watching = asyncio.create_task(_until_stdin_ends(server)) if end_with_stdin else None
+    stopping = asyncio.create_task(_tell(server, console, stop or asyncio.Event()))
+    ready()
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        for task in (filling, stopping, watching):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+
+async def _tell(server: uvicorn.Server, console: Console, stop: asyncio.Event) -> None:
+    """Streams end when the server is asked to: they would keep it for ever."""
+    while not server.should_exit:
+        server.should_exit = stop.is_set()
+        await asyncio.sleep(0.1)
+    console.stopping.set()
+
+
+async def _until_stdin_ends(server: uvicorn.Server) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+    server.should_exit = True
