@@ -42,7 +42,7 @@ TOPICS = ("orders", "refunds", "visits")
 PARTITIONS, MOST_PARTITIONS = 3, 6
 PAUSE_S = 9.0
 """Longer than the members' sessions last."""
-START_LIMIT_S, DRAIN_LIMIT_S = 240, 300
+START_LIMIT_S, DRAIN_LIMIT_S, MEMBERS_LIMIT_S = 240, 300, 90
 BUSY_MACHINE = "connect back"
 """Of Spark's error where a Python process took longer to start than Spark waits for it."""
 
@@ -253,10 +253,7 @@ class Soak:
         ]  # fmt: skip
         bag: list[Callable[[], str | None]] = []
         while time.monotonic() < end:
-            calm = time.monotonic() + self.chance.uniform(5, 15)
-            while time.monotonic() < calm:
-                self._revive()
-                time.sleep(0.2)
+            self._let_them_read(self.chance.uniform(2, 8))
             if not bag:
                 bag = list(deeds)
                 self.chance.shuffle(bag)
@@ -264,6 +261,25 @@ class Soak:
             if what is not None:
                 self.done[what] += 1
                 self.say(what)
+
+    def _let_them_read(self, seconds: float) -> None:
+        """Until all have been members for a while, mostly: some trouble comes while others still begin."""
+        patience = time.monotonic() + (MEMBERS_LIMIT_S if self.chance.random() < 0.7 else 0)
+        while time.monotonic() < patience and not self._all_are_members():
+            self._revive()
+            time.sleep(0.5)
+        calm = time.monotonic() + seconds
+        while time.monotonic() < calm:
+            self._revive()
+            time.sleep(0.2)
+
+    def _all_are_members(self) -> bool:
+        try:
+            with self.admin() as admin:
+                group = admin.describe_groups([GROUP])[GROUP]
+        except kohort.client.KafkaError:
+            return False
+        return group.state == "Stable" and len(group.members) == len(self.members)
 
     def _drain(self) -> None:
         def all_read() -> bool:

@@ -51,3 +51,12 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
 def test_environments_side_by_side_have_programs_of_their_own(tmp_path: Path) -> None:
     one, other = (launchers.write("test", "run", f"#!/bin/sh\n# {text}\n", tmp_path) for text in ("one", "other"))
     assert one != other and "# one" in (one / "run").read_text() and "# other" in (other / "run").read_text()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_daemons_of_workers_are_ours_where_they_can_be_imported(tmp_path: Path, installed: bool) -> None:
+    environ: dict[str, str] = {}
+    interpreter.prepare(environ, tmp_path, installed)
+    command = ["sh", "-x", environ["PYSPARK_PYTHON"], "-m", "pyspark.daemon", "--help"]
+    shown = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=60).stderr.decode()
+    assert f"-m {interpreter.DAEMONS[installed]} --help" in shown

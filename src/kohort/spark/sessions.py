@@ -28,8 +28,6 @@ LOCAL_DEFAULTS = {
 """What suits one machine. Unix sockets between the JVM and its Python workers carry 15-30 % more rows. Spark's default
 way of writing a checkpoint starts several processes for every file on a local disk, some 70 ms a micro-batch; the other
 one that it has writes and renames the same files."""
-DAEMON = {"spark.python.daemon.module": "kohort.spark.worker_daemon"}
-"""Where Spark's Python processes can import it."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Without them the JVM checks the bounds of every value it takes from Arrow, a sixth of its work on rows."""
@@ -65,10 +63,9 @@ def _on_this_machine(master: str, settings: Mapping[str, object]) -> dict[str, o
     """The environment made ready for Spark, and its settings."""
     java.prepare()
     os.environ[CORES] = str(local_cores(master) or "")
-    interpreter.prepare()
+    interpreter.prepare(installed=_installed())
     java_options = f"{ARROW_OPTIONS} {settings.get(JAVA_OPTIONS, '')}".rstrip()
-    daemon = DAEMON if _installed() else {}
-    return {**LOCAL_DEFAULTS, **daemon, **settings, "spark.master": master, JAVA_OPTIONS: java_options}
+    return {**LOCAL_DEFAULTS, **settings, "spark.master": master, JAVA_OPTIONS: java_options}
 
 
 def local_cores(master: str) -> int | None:

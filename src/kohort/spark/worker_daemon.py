@@ -1,6 +1,6 @@
 """Spark's daemon of Python workers, without a traceback where Spark has ended a task that was still writing.
 
-`spark.python.daemon.module` names it. It forks the workers: nothing may be imported here that starts a thread.
+The launcher of interpreter.py starts it. It forks the workers: nothing may be imported here that starts a thread.
 """
 
 from __future__ import annotations
