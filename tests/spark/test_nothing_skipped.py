@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPythonPartition
 
 import kohort
 from kohort.client.types import TopicPartition
@@ -17,6 +19,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.spark import fetch
 from kohort.spark.accounting import DataLossError
 from kohort.spark.options import OptionError
+from kohort.spark.tags import CommitTag
 from spark.query import (
     Query,
     commit,
@@ -212,6 +215,24 @@ def test_librdkafka_reads_the_metadata_of_commits(servers: str) -> None:
     assert len({tp.metadata for tp in found}) == 1
     prefix, name, topic_id, began = found[0].metadata.split(":")
     assert (prefix, len(name), len(topic_id), began) == ("kohort-spark", 16, 22, "40")
+
+
+def test_other_clients_read_the_metadata_of_commits(servers: str, topic: str) -> None:
+    group = unique()
+    query = Query(servers, group, subscribe=topic)
+    query.plan_nothing()
+    query.stop()
+    place = KafkaPythonPartition(topic, 0)
+    reader = KafkaConsumer(bootstrap_servers=servers, group_id=group)
+    try:
+        theirs = reader.committed(place, metadata=True).metadata
+    finally:
+        reader.close()
+    with kohort.Consumer(bootstrap_servers=servers, group_id=group) as own:
+        found = own.committed([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+    assert found is not None and theirs == found.metadata
+    tag = CommitTag.parse(theirs)
+    assert tag is not None and tag.began == 2 and theirs.isprintable() is False and theirs.rstrip("\0").isprintable()
 
 
 # -- AvailableNow ----------------------------------------------------------------------------------------------------
