@@ -20,6 +20,9 @@ if TYPE_CHECKING:
         StickyAssignor,
         Subscription,
     )
+    from kohort.broker.acls import (
+        acl,
+    )
     from kohort.broker.boot import (
         StartError,
     )
@@ -141,6 +144,7 @@ __all__ = [
     "Subscription",
     "SubscriptionPattern",
     "TopicPartition",
+    "acl",
 ]
 __version__ = "0.1.0"
 
@@ -197,6 +201,7 @@ _HOMES = {
     "Subscription": "kohort.assignors",
     "SubscriptionPattern": "kohort.client",
     "TopicPartition": "kohort.client",
+    "acl": "kohort.broker.acls",
 }
 
 

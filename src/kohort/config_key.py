@@ -25,6 +25,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 class ConfigError(ValueError):
@@ -68,9 +69,14 @@ class ConfigKey:
                 raise self._invalid(value, f"Value must be no more than {self.high}")
         return value
 
+    @property
+    def sensitive(self) -> bool:
+        """Whether nobody is shown the value."""
+        return self.type is ConfigType.PASSWORD
+
     def format(self, value: Any) -> str | None:
-        """The value as DescribeConfigs shows it."""
-        if value is None:
+        """The value as DescribeConfigs shows it: of a password nothing."""
+        if value is None or self.sensitive:
             return None
         if isinstance(value, bool):
             return "true" if value else "false"
@@ -84,7 +90,8 @@ class ConfigKey:
                 raise self._invalid(item, f"String must be one of: {', '.join(self.choices)}")
 
     def _invalid(self, value: object, why: str) -> ConfigError:
-        return ConfigError(f"Invalid value {value} for configuration {self.name}: {why}")
+        shown = "[hidden]" if self.sensitive else value
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: {why}")
 
 
 def _boolean(raw: object) -> bool:
@@ -126,6 +133,7 @@ _PARSERS: dict[ConfigType, Callable[[object], Any]] = {
     ConfigType.LONG: _integer(LONG_MAX),
     ConfigType.DOUBLE: lambda raw: float(str(raw).strip()),
     ConfigType.LIST: _list,
+    ConfigType.PASSWORD: _string,
 }
 _NOT_OF_TYPE = {
     ConfigType.BOOLEAN: "Expected value to be either true or false",
@@ -135,6 +143,7 @@ _NOT_OF_TYPE = {
     ConfigType.LONG: "Not a number of type LONG",
     ConfigType.DOUBLE: "Not a number of type DOUBLE",
     ConfigType.LIST: "Expected a comma separated list",
+    ConfigType.PASSWORD: "Expected value to be a string",
 }
 
 

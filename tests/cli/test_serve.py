@@ -116,3 +116,22 @@ def test_the_advertised_listener():
     (node,) = WireClient(serving.address).call(messages.MetadataRequest(topics=[]), 9).brokers
     assert (node.host, node.port) == ("example.test", 1234)
     serving.stop()
+
+
+def test_a_properties_file(tmp_path):
+    given = tmp_path / "server.properties"
+    given.write_text(
+        f"# as Kafka's\nnode.id=7\nlog.dirs={tmp_path / 'data'}\nlisteners=PLAINTEXT://127.0.0.1:0,B://127.0.0.1:0\n"
+        "listener.security.protocol.map=B:PLAINTEXT\n"
+    )
+    serving = Serving("--config-file", str(given), "--config", "num.partitions=3")
+    line = serving.process.stdout.readline()
+    assert serving.address.endswith("(PLAINTEXT, PLAINTEXT)") and "(B, PLAINTEXT)" in line
+    answer = WireClient(serving.address.split()[0]).call(messages.MetadataRequest(topics=[]), 9)
+    assert [node.node_id for node in answer.brokers] == [7]
+    serving.process.send_signal(signal.SIGHUP)
+    assert WireClient(serving.address.split()[0]).call(messages.ApiVersionsRequest(), 0).error_code == 0
+    assert serving.stop() == 0
+    assert (tmp_path / "data" / "kohort.state.json").exists()
+    given.write_text("nmu.partitions=3\n")
+    assert "num.partitions" in start("--config-file", str(given)).communicate(timeout=60)[1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from kohort.broker.acls import Acl
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.clock import Clock
 from kohort.broker.cluster_boot import START_ERRORS, ClusterPlace
@@ -17,15 +17,24 @@ from kohort.broker.core import Core, Service
 from kohort.broker.faults import Faults
 from kohort.broker.groups import GroupService
 from kohort.broker.inside import Inside
+from kohort.broker.listeners import Listener, listeners
 from kohort.broker.meter import Meter
 from kohort.broker.server import Server
+from kohort.broker.tls import PrincipalMapping
 from kohort.broker.transactions import TransactionService
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.uuids import to_base64
 from kohort.storage.store import LogStore, MemoryStore, Store
 
-_ADVERTISED = re.compile(r"(?:[A-Z_]+://)?(?P<host>\[[^\]]+\]|[^:/]*):(?P<port>\d+)")
+_JAAS_USER = re.compile(r'\buser_(?P<user>[^=\s]+)="(?P<password>[^"]*)"')
+
+
+class Security(NamedTuple):
+    """Users and access control entries of whoever starts the broker, beside those in its store."""
+
+    users: Mapping[str, str] = {}
+    acls: Sequence[Acl] = ()
 
 
 class StartError(RuntimeError):
@@ -48,14 +57,14 @@ def open_store(config: BrokerConfig, data_dir: str | os.PathLike[str] | None) ->
 class RunningBroker:
     """A server on the current event loop with everything behind it."""
 
-    def __init__(self, server: Server, store: Store, host: str, port: int, place: ClusterPlace | None = None) -> None:
+    def __init__(self, server: Server, store: Store, bound: list[Listener], place: ClusterPlace | None = None) -> None:
         self.server = server
         self.place = place
         self.core = server.core
         self.clock = server.clock
         self.store = store
-        self.host = host
-        self.port = port
+        self.listeners = bound
+        self.host, self.port = bound[0].host, bound[0].port
         self.inside = Inside(server)
 
     def story(self, group_id: str) -> list[GroupEvent]:
@@ -70,7 +79,7 @@ class RunningBroker:
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return self.listeners[0].address
 
     async def stop(self) -> None:
         if self.place is not None:
@@ -90,6 +99,7 @@ async def start_broker(
     meter: Meter | None = None,
     request_log: RequestLog | None = None,
     place: ClusterPlace | None = None,
+    security: Security | None = None,
 ) -> RunningBroker:
     """Listen and serve; StartError, with the store closed, where that is impossible. In a cluster `place` brings the
     store."""
@@ -111,33 +121,24 @@ async def start_broker(
             place.member(core)
         core.meter = meter
         core.request_log = request_log
+        security = security or Security()
+        core.users.give(security.users or jaas_users(config["sasl.jaas.config"]))
+        core.access.give(security.acls)
         server = Server(core, clock)
-        bound_host, bound_port = await server.start(host, port)
-        core.host, core.port = advertised(config, bound_host, bound_port)
+        bound = await server.start(listeners(config, host, port))
+        core.host, core.port = bound[0].advertised_host, bound[0].advertised_port
         if place is not None:
             await place.join(server)
     except (OSError, KafkaError, ConfigError, *START_ERRORS) as error:
         if server is not None:
             await server.stop()
         raise StartError(_why(error, host, port)) from error
-    return RunningBroker(server, store, bound_host, bound_port, place)
+    return RunningBroker(server, store, bound, place)
 
 
-def advertised(config: BrokerConfig, host: str, port: int) -> tuple[str, int]:
-    """The address clients are told: the configured one, or the one listened on, or this machine's name."""
-    given = config["advertised.listeners"]
-    if given is not None:
-        return parse_listener(given)
-    if host in ("0.0.0.0", "::", ""):
-        return socket.gethostname(), port
-    return host, port
-
-
-def parse_listener(text: str) -> tuple[str, int]:
-    match = _ADVERTISED.fullmatch(text.strip())
-    if match is None or not match["host"] or not 0 < int(match["port"]) < 65536:
-        raise ConfigError(f"Invalid value {text} for configuration advertised.listeners: write it as HOST:PORT")
-    return match["host"].strip("[]"), int(match["port"])
+def jaas_users(text: str | None) -> dict[str, str]:
+    """The users of a JAAS line, as Kafka's PlainLoginModule takes them."""
+    return {match["user"]: match["password"] for match in _JAAS_USER.finditer(text or "")}
 
 
 def _why(error: Exception, host: str, port: int) -> str:
@@ -153,6 +154,6 @@ def _why(error: Exception, host: str, port: int) -> str:
 
 def make_config(given: Mapping[str, Any] | None) -> BrokerConfig:
     config = BrokerConfig(given)
-    if config["advertised.listeners"] is not None:
-        parse_listener(config["advertised.listeners"])
+    listeners(config, "localhost", 0)
+    PrincipalMapping(config["ssl.principal.mapping.rules"])
     return config

@@ -20,6 +20,7 @@ _B, _S, _I, _L, _D, _LIST = (
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _CLEANUP = ("compact", "delete")
 _TIMESTAMP = ("CreateTime", "LogAppendTime")
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
 
@@ -49,7 +50,34 @@ _BROKER = [
         "In a cluster: how long after a broker came or went partitions move to where they belong.",
         0,
     ),
-    _key("advertised.listeners", _S, None, "HOST:PORT told to clients instead of the address listened on."),
+    _key("listeners", _LIST, None, "NAME://HOST:PORT, several with commas; in place of --host and --port."),
+    _key("advertised.listeners", _LIST, None, "NAME://HOST:PORT told to clients instead of the address listened on."),
+    _key(
+        "listener.security.protocol.map",
+        _LIST,
+        None,
+        "NAME:PROTOCOL of listeners whose name is no protocol: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.",
+    ),
+    # Security.
+    _key("ssl.keystore.location", _S, None, "A PEM file with the private key and the certificates of the broker."),
+    _key("ssl.key.password", ConfigType.PASSWORD, None, "The password of the private key."),
+    _key("ssl.truststore.location", _S, None, "A PEM file with the authorities that sign the certificates of clients."),
+    _key(
+        "ssl.client.auth", _S, "none", "Whether clients show a certificate.", choices=("none", "requested", "required")
+    ),
+    _key("ssl.principal.mapping.rules", _S, "DEFAULT", "Which user the name in a certificate is."),
+    _key(
+        "sasl.enabled.mechanisms",
+        _LIST,
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "How clients of SASL listeners can log in.",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    ),
+    _key("sasl.jaas.config", ConfigType.PASSWORD, None, 'Users of the broker: user_NAME="PASSWORD" of a JAAS line.'),
+    _key("connections.max.reauth.ms", _L, 0, "How long a SASL session lasts before it is authenticated again.", 0),
+    _key("authorizer.class.name", _S, "", "Turns access control on.", choices=("", AUTHORIZER)),
+    _key("super.users", _S, "", "Who may do everything: User:NAME, several with semicolons."),
+    _key("allow.everyone.if.no.acl.found", _B, False, "Whether a resource without any entry is open."),
     # Network.
     _key("socket.request.max.bytes", _I, 104857600, "The largest request accepted; a larger one closes.", 1),
     _key("connections.max.idle.ms", _L, 600000, "Connections idle for longer are closed; -1 keeps them."),

@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kohort.broker.authentication import Guard
     from kohort.broker.purgatory import Waiter
     from kohort.broker.table import Entry
 
@@ -44,13 +45,16 @@ class Connection:
     """What the core keeps of a peer. The shell that owns the socket reads `out` after every flush."""
 
     __slots__ = (
+        "address",
         "client_host",
         "client_id",
         "close_reason",
+        "guard",
         "host",
         "last_active_ms",
         "out",
         "pending",
+        "principal",
         "raw_client_id",
         "reading",
         "shell",
@@ -69,6 +73,12 @@ class Connection:
         self.client_id: str | None = ""
         self.software = ""
         self.last_active_ms = 0
+        self.address: tuple[str, int] | None = None
+        """Of the listener it came by, as clients are told."""
+        self.guard: Guard | None = None
+        """Of a connection that has to authenticate."""
+        self.principal: str | None = None
+        """Who it is; None is the broker itself."""
         self.reading: Any = None
         """The large request that is being decoded elsewhere; what came behind it waits."""
         self.waiters: dict[Waiter, None] = {}

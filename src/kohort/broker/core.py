@@ -34,6 +34,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.broker import find_coordinator
+from kohort.broker.access import Access
 from kohort.broker.apis import TABLE, api_versions
 from kohort.broker.appends import Append, Appends
 from kohort.broker.checking import Checking
@@ -43,12 +44,14 @@ from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.faults import Faults
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.find_coordinator import Endpoint, Node
+from kohort.broker.gate import Gate
 from kohort.broker.long_work import LongWork
 from kohort.broker.maintenance import Maintenance
 from kohort.broker.meter import Meter
 from kohort.broker.purgatory import Purgatory
 from kohort.broker.table import Api, ApiTable
 from kohort.broker.topics import Catalog, Partition, Topic
+from kohort.broker.users import Users
 from kohort.coordinator.transactions.asks import Enlist
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.frames import skip_tags
@@ -120,6 +123,9 @@ class Core:
         self.store = store
         self.topics = topics or Catalog(config, store, random_bytes)
         self.membership: Membership | None = None
+        self.users = Users(store, random_bytes)
+        self.access = Access(config, store)
+        self.gate = Gate(self.access.acls) if config["authorizer.class.name"] else None
         self.appends = Appends(wake)
         self.checking = Checking(self)
         self.long_work = LongWork(self)
@@ -147,6 +153,8 @@ class Core:
     def start(self, now_ms: int) -> None:
         """Open what there is. Raises what makes a start impossible."""
         self.topics.load(now_ms)
+        self.users.load()
+        self.access.load()
         self.maintenance.start(now_ms)
         for service in self.services:
             service.start(now_ms)
@@ -167,13 +175,20 @@ class Core:
     def receive(self, connection: Connection, frame: bytes, now_ms: int) -> None:
         """Handle one frame (without its size). A bad one closes its connection and nothing else."""
         connection.last_active_ms = self.topics.now_ms = now_ms
+        guard = connection.guard
+        if guard is not None and guard.raw:
+            self._bare_message(connection, frame, now_ms)
+            return
         try:
             code, correlation_id, length = _HEADER.unpack_from(frame)
             entry = self._entries.get(code) or self.table.resolve(code >> 16, code & 0xFFFF)
             if entry is None:
                 self._refuse(connection, code >> 16, code & 0xFFFF, correlation_id)
                 return
-            read, _, _, flexible, _, _, _, _, version = entry
+            read, _, _, flexible, _, _, _, api, version = entry
+            if guard is not None and (reason := guard.refuses(api, now_ms)) is not None:
+                self.disconnect(connection, reason)
+                return
             pos = 10 + length if length > 0 else 10
             raw = frame[10:pos]
             if raw != connection.raw_client_id or length <= 0:
@@ -200,8 +215,12 @@ class Core:
         if self.request_log is not None:
             self.request_log.add(call, frame, pos, now_ms)
         call.connection.pending.append(call)
-        if not (self.faults.active and self.faults.catch(self, call, request, now_ms)):
+        if self.faults.active and self.faults.catch(self, call, request, now_ms):
+            return
+        if self.gate is None:
             self.serve(call, request, now_ms)
+        else:
+            self.gate.serve(self, call, request, now_ms)
 
     def serve(self, call: Call, request: Any, now_ms: int) -> None:
         """Have a pending request handled. A handler that fails costs its connection."""
@@ -219,6 +238,19 @@ class Core:
             self.long_work.begin(call, response, now_ms)
         else:
             self.reply(call, response)
+
+    def _bare_message(self, connection: Connection, message: bytes, now_ms: int) -> None:
+        """A message of a SASL mechanism without anything around it."""
+        assert connection.guard is not None
+        answer = connection.guard.take_raw(self, connection, message, now_ms)
+        if answer is not None:
+            if not connection.out:
+                self._dirty.append(connection)
+            connection.out.append(len(answer).to_bytes(4, "big") + answer)
+
+    def address_for(self, connection: Connection) -> tuple[str, int]:
+        """What a client is told of this broker: the address of the listener it came by."""
+        return connection.address or (self.host, self.port)
 
     def _refuse(self, connection: Connection, key: int, version: int, correlation_id: int) -> None:
         """An api or version that is not served. Only ApiVersions has an answer that any client can read (KIP-511)."""
@@ -354,6 +386,11 @@ class Core:
         state = self.membership.state
         live = (state.brokers[node_id] for node_id in state.live)
         return [Endpoint(broker.node_id, broker.host, broker.port, broker.rack) for broker in live]
+
+    def brokers_for(self, connection: Connection) -> list[Endpoint]:
+        """The same, this one by the listener that the connection came by."""
+        host, port = self.address_for(connection)
+        return [b._replace(host=host, port=port) if b.node_id == self.node_id else b for b in self.brokers()]
 
     def leader_of(self, partition: Partition) -> int:
         """-1 where there is none."""

@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from kohort.broker.acls import Acl
 from kohort.broker.boot import RunningBroker, StartError, make_config, open_store, start_broker
 from kohort.broker.client_requests import ClientRequest, RequestLog
 from kohort.broker.clock import Clock, ManualClock
 from kohort.broker.controls import BrokerClock, BrokerFaults, FaultError, Whom, not_on_a_loop
+from kohort.broker.easy_security import TestSecurity
 from kohort.broker.faults import Fault, Function
 from kohort.broker.inside import EVICTED, GroupSnapshot, StoredRecord
 
@@ -47,6 +49,9 @@ class Broker:
     `clock.advance(45)` lets 45 seconds pass at once; with clock="manual" time passes in no other way. `faults` makes
     requests fail, wait or get lost; its rules outlive a restart(). What is in it and what was sent to it can be asked
     without a client: records(), committed(), group(), story(), requests().
+
+    `tls=True` encrypts with a certificate of its own authority, `users={"alice": "secret"}` lets nobody else in (PLAIN
+    and SCRAM), `acls=[kohort.acl(...)]` lets them do nothing else; `security.client("alice")` is what a client sets.
     """
 
     def __init__(
@@ -56,13 +61,18 @@ class Broker:
         host: str = "127.0.0.1",
         config: Mapping[str, Any] | None = None,
         clock: str = "running",
+        *,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
+        acls: Sequence[Acl] | None = None,
     ) -> None:
         if clock not in _CLOCKS:
             raise ValueError(f"clock is {clock!r}: it can be running or manual")
         self.data_dir = data_dir
         self.host = host
         self.port = port
-        self.config = _QUICK | dict(config or {})
+        self.security = TestSecurity(tls, users, acls)
+        self.config = _QUICK | self.security.config() | dict(config or {})
         make_config(self.config)
         self._clock = _CLOCKS[clock]()
         self.clock = BrokerClock(self, self._clock)
@@ -99,7 +109,10 @@ class Broker:
         config = make_config(self.config)
         store = self._memory or open_store(config, self.data_dir)
         log = self._request_log
-        running = await start_broker(config, store, self.host, self.port, self._clock, self.faults.rules, None, log)
+        given = self.security.given
+        running = await start_broker(
+            config, store, self.host, self.port, self._clock, self.faults.rules, None, log, security=given
+        )
         if self.data_dir is None:
             self._memory = store
         return running
@@ -124,6 +137,7 @@ class Broker:
     def close(self) -> None:
         """Stop and forget everything. Raises what a function given to fault() has raised, if it did."""
         self.stop()
+        self.security.close()
         self._memory = None
         self.port = self._asked_port
         self.faults.raise_errors()

@@ -80,6 +80,8 @@ class Shape(NamedTuple):
     version: int
     has_code: bool
     levels: tuple[Level, ...]
+    by_place: schema.Field | None = None
+    """Rows of the answer that carry the code and mirror those of the request by their place alone."""
 
     def nodes(self, request: Any, depth: int) -> Iterator[Identity]:
         """What the request's rows at `depth` are about; 0 is the request as a whole."""
@@ -95,6 +97,8 @@ class Shape(NamedTuple):
 
     def place(self, code: ErrorCode, needed: set[str]) -> int | None:
         """The depth at which the code belongs, where rows tell all of `needed`; None where there is none."""
+        if self.by_place is not None:
+            return None if needed else 0
         top = self.has_code and (self.name not in _ROWS_FIRST or code in _ROWS_FIRST[self.name])
         known = {_NAMES[field.name] for field in _fields(f"{self.name}Request", self.version) if field.name in _NAMES}
         if top and needed <= known:
@@ -132,7 +136,11 @@ def shape(name: str, version: int) -> Shape:
         request, response = level.asked.struct, level.answered.struct
     while levels and not levels[-1].has_code:
         levels.pop()
-    return Shape(name, version, has_code, tuple(levels))
+    by_place = None
+    if not has_code and not levels:
+        fields = schema.message(f"{name}Response").root.fields
+        by_place = next((field for field in fields if _leads_to_a_code(field, version)), None)
+    return Shape(name, version, has_code, tuple(levels), by_place)
 
 
 def _next_level(request: schema.StructDefinition, response: schema.StructDefinition, version: int) -> Level | None:
@@ -169,6 +177,9 @@ def whole(shape: Shape, request: Any, code: ErrorCode) -> Any:
     """The answer with the code at its top level."""
     response = getattr(messages, f"{shape.name}Response")
     made = response()
+    if shape.by_place is not None:
+        setattr(made, shape.by_place.name, _rows_by_place(shape, request, code))
+        return made
     _fill(
         made, schema.message(f"{shape.name}Response").root, shape.version, code, _root_identity(request, shape.version)
     )
@@ -188,6 +199,21 @@ def entire(name: str, version: int, request: Any, code: ErrorCode) -> Any:
     response = getattr(messages, f"{name}Response")()
     merge(of, response, split(of, request, depth, code, lambda row: True), depth)
     return response
+
+
+def _rows_by_place(shape: Shape, request: Any, code: ErrorCode) -> list[Any]:
+    struct = shape.by_place.struct if shape.by_place is not None else None
+    assert struct is not None
+    asked = [field.name for field in schema.message(f"{shape.name}Request").root.fields if field.is_array]
+    rows: dict[Any, Any] = {}
+    for item in (item for name in asked for item in getattr(request, name) or ()):
+        row = getattr(getattr(messages, f"{shape.name}Response"), struct.name)()
+        _fill(row, struct, shape.version, code, {})
+        by_user = any(field.name == "user" for field in struct.fields)
+        if by_user:
+            row.user = item.name
+        rows.setdefault(item.name if by_user else id(item), row)
+    return list(rows.values())
 
 
 def split(shape: Shape, request: Any, depth: int, code: ErrorCode, means: Callable[[Identity], bool]) -> list[Any]:
@@ -265,6 +291,11 @@ def merge(shape: Shape, response: Any, failed: list[Any], depth: int) -> None:
     """Put failed rows among those of an answer, in place of what it says about the same things."""
     into = getattr(response, shape.levels[0].answered.name)
     _merge(shape, into, failed, 0, depth)
+
+
+def join(shape: Shape, into: list[Any], failed: list[Any]) -> None:
+    """Failed rows of two refusals as one."""
+    _merge(shape, into, failed, 0, len(shape.levels))
 
 
 def _merge(shape: Shape, into: list[Any], failed: list[Any], at: int, depth: int) -> None:

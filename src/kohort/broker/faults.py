@@ -16,6 +16,7 @@ from kohort.broker import error_answers
 from kohort.broker.client_requests import Action, ClientRequest, Verdict
 from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.given import api_name, error_code, one_of
+from kohort.broker.overhear import overhear, serve_the_rest
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.frames import decode_response, encode_response
@@ -113,25 +114,6 @@ class Fault:
 
     def __repr__(self) -> str:
         return f"Fault({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
-
-
-class _Overheard(Call):
-    """A call whose answer, once there is one, goes through `edit`; what that returns is sent, None is never sent."""
-
-    __slots__ = ("_answer", "_edit")
-
-    def __init__(self, call: Call, edit: Callable[[list[Part]], list[Part] | None]) -> None:
-        self._edit = edit
-        self._answer: list[Part] | None = None
-        super().__init__(call.connection, call.correlation_id, call.client_id, call.version, call.entry)
-
-    @property
-    def parts(self) -> list[Part] | None:
-        return self._answer
-
-    @parts.setter
-    def parts(self, parts: list[Part] | None) -> None:
-        self._answer = None if parts is None else self._edit(parts)
 
 
 class _Held:
@@ -244,17 +226,17 @@ class Faults:
             case Action.SERVE:
                 core.serve(call, request, now_ms)
             case Action.EDIT:
-                core.serve(_overhear(call, lambda parts: self._edited(fault, verdict, call, parts)), request, now_ms)
+                core.serve(overhear(call, lambda parts: self._edited(fault, verdict, call, parts)), request, now_ms)
             case Action.DELAY:
                 self._hold(call, now_ms + round(verdict.seconds * 1000)).calls.append((call, request))
             case Action.DROP:
                 if not verdict.before:
-                    core.serve(_overhear(call, lambda parts: None), request, now_ms)
+                    core.serve(overhear(call, lambda parts: None), request, now_ms)
                 self._hold(call, None)
             case Action.DISCONNECT if verdict.before:
                 core.disconnect(call.connection, f"a fault, before {call} took effect")
             case _:
-                core.serve(_overhear(call, lambda parts: _cut(core, call)), request, now_ms)
+                core.serve(overhear(call, lambda parts: _cut(core, call)), request, now_ms)
 
     def _edited(self, fault: Fault, verdict: Verdict, call: Call, parts: list[Part]) -> list[Part]:
         """An encoded answer after the function of a verdict has changed it."""
@@ -290,12 +272,7 @@ class Faults:
         if shape.name == "Fetch":
             core.fetch_sessions.remove(request.session_id)
             request.session_id, request.session_epoch = 0, -1
-        if shape.name != "Metadata" and not getattr(request, shape.levels[0].asked.name):
-            response = getattr(messages, f"{shape.name}Response")()
-            error_answers.merge(shape, response, failed, depth)
-            core.reply(call, response)
-            return
-        core.serve(_overhear(call, lambda parts: _merged(shape, call, parts, failed, depth)), request, now_ms)
+        serve_the_rest(core, shape, call, request, failed, depth, now_ms)
 
     # Time.
 
@@ -353,20 +330,5 @@ def _session_rows(core: Core, shape: error_answers.Shape, request: Any) -> list[
     return [{named: topic, "partition": index} for topic, index in session.partitions]
 
 
-def _overhear(call: Call, edit: Callable[[list[Part]], list[Part] | None]) -> _Overheard:
-    """The call in its place among the pending ones, with an ear on its answer."""
-    pending, made = call.connection.pending, _Overheard(call, edit)
-    pending[pending.index(call)] = made
-    return made
-
-
 def _cut(core: Core, call: Call) -> None:
     core.disconnect(call.connection, f"a fault, after {call} took effect")
-
-
-def _merged(shape: error_answers.Shape, call: Call, parts: list[Part], failed: list[Any], depth: int) -> list[Part]:
-    """An encoded answer with the failed rows in it."""
-    kind = getattr(messages, f"{shape.name}Response")
-    response = decode_response(b"".join(parts)[4:], call.version, kind)
-    error_answers.merge(shape, response, failed, depth)
-    return encode_response(call.correlation_id, call.version, response)

@@ -36,14 +36,14 @@ NO_NODE = Node(-1, "", -1)
 
 def find_coordinator(core: Core, call: Call, message: Any, now_ms: int) -> FindCoordinatorResponse:
     if call.version < 4:
-        error, node = _coordinator_of(core, message.key_type, message.key, now_ms)
+        error, node = _coordinator_of(core, call, message.key_type, message.key, now_ms)
         text = error.name if not error else error.message
         return FindCoordinatorResponse(
             error_code=error, error_message=text, node_id=node.node_id, host=node.host, port=node.port
         )
     coordinators = []
     for key in message.coordinator_keys:
-        error, node = _coordinator_of(core, message.key_type, key, now_ms)
+        error, node = _coordinator_of(core, call, message.key_type, key, now_ms)
         found = FindCoordinatorResponse.Coordinator(
             key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=error
         )
@@ -53,10 +53,12 @@ def find_coordinator(core: Core, call: Call, message: Any, now_ms: int) -> FindC
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-def _coordinator_of(core: Core, key_type: int, key: str, now_ms: int) -> tuple[ErrorCode, Node]:
+def _coordinator_of(core: Core, call: Call, key_type: int, key: str, now_ms: int) -> tuple[ErrorCode, Node]:
+    own = Node(core.node_id, *core.address_for(call.connection))
     for service in core.services:
         if service.key_type == key_type:
-            return service.coordinator_of(key, now_ms)
+            error, node = service.coordinator_of(key, now_ms)
+            return error, own if node.node_id == own.node_id else node
     return ErrorCode.INVALID_REQUEST, NO_NODE
 
 

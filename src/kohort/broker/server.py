@@ -17,9 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
+from kohort.broker.authentication import ANONYMOUS, Guard
 from kohort.broker.clock import Clock
 from kohort.broker.connection import Connection
 from kohort.broker.core import Core, Job
+from kohort.broker.listeners import Listener
+from kohort.broker.tls import Certificates, PrincipalMapping, distinguished_name
 
 logger = logging.getLogger("kohort.broker")
 
@@ -37,10 +40,11 @@ _STORE_THREADS = 8  # of a broker in a cluster, where every write waits for the 
 class BrokerProtocol(asyncio.Protocol):
     """One connection: bytes in, frames to the core; answers out; no reading while the peer does not read."""
 
-    __slots__ = ("_chunks", "_core", "_have", "_need", "_server", "_transport", "_writable", "connection")
+    __slots__ = ("_chunks", "_core", "_have", "_listener", "_need", "_server", "_transport", "_writable", "connection")
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, listener: Listener) -> None:
         self._server = server
+        self._listener = listener
         self._core = server.core
         self._transport: Any = None
         self._chunks: list[bytes] = []
@@ -60,6 +64,7 @@ class BrokerProtocol(asyncio.Protocol):
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_HIGH)
+        self._server.admit(self.connection, self._listener, transport.get_extra_info("peercert"))
         self._server.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -177,8 +182,8 @@ class BrokerProtocol(asyncio.Protocol):
 class BufferedBrokerProtocol(BrokerProtocol, asyncio.BufferedProtocol):
     """The same for plain asyncio, whose loop is quicker when it reads into a buffer of ours."""
 
-    def __init__(self, server: Server) -> None:
-        super().__init__(server)
+    def __init__(self, server: Server, listener: Listener) -> None:
+        super().__init__(server, listener)
         self._buffer = bytearray(256 * 1024)
 
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -203,28 +208,59 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._listener: asyncio.Server | None = None
+        self._listening: list[asyncio.Server] = []
+        self._mapping: PrincipalMapping = PrincipalMapping("DEFAULT")
+        self.certificates: Certificates | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._jobs: set[asyncio.Future[None]] = set()
         self._is_shut = False
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Accept connections; returns the address listened on."""
-        plain = type(self._loop).__module__.startswith("asyncio")
-        protocol = BufferedBrokerProtocol if plain else BrokerProtocol
+    async def start(self, listeners: list[Listener]) -> list[Listener]:
+        """Accept connections; returns the listeners with the addresses they have."""
+        if any(listener.protocol.encrypts for listener in listeners):
+            self.certificates = Certificates(self.core.config)
+        self._mapping = PrincipalMapping(self.core.config["ssl.principal.mapping.rules"])
         self.core.start(self.clock.now_ms())
-        self._listener = await self._loop.create_server(lambda: protocol(self), host, port, backlog=1024)
-        bound = self._listener.sockets[0].getsockname()
+        for listener in listeners:
+            await self._listen(listener)
         self._end_turn()
         self._check_idle(first=True)
-        return bound[0], bound[1]
+        return listeners
+
+    async def _listen(self, listener: Listener) -> None:
+        plain = type(self._loop).__module__.startswith("asyncio")
+        protocol = BufferedBrokerProtocol if plain else BrokerProtocol
+        context = self.certificates.context if self.certificates and listener.protocol.encrypts else None
+        made = await self._loop.create_server(
+            lambda: protocol(self, listener), listener.host, listener.port, ssl=context, backlog=1024
+        )
+        self._listening.append(made)
+        listener.host, listener.port = made.sockets[0].getsockname()[:2]
+        if not listener.advertised_host:
+            anywhere = listener.host in ("0.0.0.0", "::", "")
+            listener.advertised_host = socket.gethostname() if anywhere else listener.host
+            listener.advertised_port = listener.port
+
+    def admit(self, connection: Connection, listener: Listener, certificate: Any) -> None:
+        """Who a new connection is, as far as its listener tells."""
+        connection.address = (listener.advertised_host, listener.advertised_port)
+        connection.principal = ANONYMOUS
+        if listener.protocol.authenticates:
+            config = self.core.config
+            connection.guard = Guard(config["sasl.enabled.mechanisms"], config["connections.max.reauth.ms"])
+        elif certificate:
+            try:
+                connection.principal = f"User:{self._mapping.user(distinguished_name(certificate))}"
+            except ValueError as error:
+                self.core.disconnect(connection, str(error))
+                self.end_turn()
 
     async def stop(self) -> None:
         """Close connections, finish what runs on threads, close the logs cleanly."""
-        if self._listener is not None:
-            self._listener.close()
+        for listening in self._listening:
+            listening.close()
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
@@ -246,8 +282,8 @@ class Server:
 
     def fall(self) -> None:
         """As if the process were killed: connections end, nothing is answered, nothing is closed cleanly."""
-        if self._listener is not None:
-            self._listener.close()
+        for listening in self._listening:
+            listening.close()
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()

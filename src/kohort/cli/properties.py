@@ -18,13 +18,13 @@ _ASSIGNORS = {
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def read(path: Path) -> dict[str, str]:
+def read(path: Path, option: str = "--command-config") -> dict[str, str]:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise WrongInput(f"{path} cannot be read: {error.strerror}; --command-config takes a properties file") from None
+        raise WrongInput(f"{path} cannot be read: {error.strerror}; {option} takes a properties file") from None
     except UnicodeDecodeError:
-        raise WrongInput(f"{path} is not a text file; --command-config takes a properties file") from None
+        raise WrongInput(f"{path} is not a text file; {option} takes a properties file") from None
 
 
 def parse(text: str) -> dict[str, str]:

@@ -97,7 +97,11 @@ def main(arguments: list[str]) -> int:
         for name, port in ports.items():
             if port is not None and not 0 <= port <= 65535:
                 raise UsageError(f"{name} takes a number from 0 to 65535, not {port}")
-        given = {"kohort.group.events.topic.enable": "true", **parse_pairs(options.config, "--config")}
+        given = {
+            "kohort.group.events.topic.enable": "true",
+            **_file(options),
+            **parse_pairs(options.config, "--config"),
+        }
         if options.advertised_listener is not None:
             given["advertised.listeners"] = options.advertised_listener
         set_up_logging(options.log_level, options.log_format)
@@ -108,6 +112,21 @@ def main(arguments: list[str]) -> int:
     except StartError as error:
         print(f"kohort serve: {error}", file=sys.stderr)
         return 1
+
+
+def _file(options: argparse.Namespace) -> dict[str, str]:
+    """The configurations of a file; its log.dirs is the data directory where no other was given."""
+    from pathlib import Path
+
+    from kohort.cli import properties
+
+    if options.config_file is None:
+        return {}
+    found = properties.read(Path(options.config_file), "--config-file")
+    directory = found.pop("log.dirs", None) or found.pop("log.dir", None)
+    if directory and options.data_dir is None and not options.memory:
+        options.data_dir = directory
+    return found
 
 
 def _run(options: argparse.Namespace, given: dict[str, str]) -> int:
@@ -153,6 +172,7 @@ class Serving:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         metrics = self._start_metrics(loop)
         try:
             await self._start(self._options.port)
@@ -162,7 +182,9 @@ class Serving:
             if metrics is not None:
                 metrics.stop()
             raise
-        print(f"kohort listening on {self._running.host}:{self._running.port}", flush=True)
+        for listener in self._running.listeners:
+            named = "" if len(self._running.listeners) == 1 else f" ({listener.name}, {listener.protocol})"
+            print(f"kohort listening on {listener.host}:{listener.port}{named}", flush=True)
         if control is not None:
             print(f"kohort control on http://{control.host}:{control.port}", flush=True)
         if metrics is not None:
@@ -184,6 +206,21 @@ class Serving:
         async with self._changing:
             await self._running.stop()
         return 0
+
+    def _reload(self) -> None:
+        """SIGHUP: certificates are read again."""
+        from kohort.broker.config import ConfigError
+
+        logger = logging.getLogger("kohort.broker")
+        certificates = self._running.server.certificates if self._running is not None else None
+        if certificates is None:
+            logger.info("SIGHUP: no listener has a certificate, nothing to read again")
+            return
+        try:
+            certificates.reload()
+            logger.info("SIGHUP: new connections get the certificates as they are now")
+        except ConfigError as error:
+            logger.error("SIGHUP: certificates stay as they were: %s", error)
 
     async def _start(self, port: int) -> None:
         from kohort.broker.boot import make_config, start_broker

@@ -35,6 +35,9 @@ OPTIONS = (
     ServeOption(
         "--config", "KEY=VALUE", "A broker configuration by Kafka's name; may be given several times.", repeated=True
     ),
+    ServeOption(
+        "--config-file", "FILE", "Broker configurations in Kafka's server.properties format; --config is stronger."
+    ),
     ServeOption("--advertised-listener", "HOST:PORT", "The address told to clients, where it is another one."),
     ServeOption(
         "--control-port",

@@ -5,6 +5,7 @@ Versions are those Apache Kafka 4.3 serves by default.
 """
 
 from kohort.broker.apis import (
+    acls,
     alter_configs,
     api_versions,
     describe_configs,
@@ -15,6 +16,7 @@ from kohort.broker.apis import (
     offsets,
     produce,
     producers,
+    sasl,
     topics,
 )
 from kohort.broker.table import Api
@@ -24,16 +26,23 @@ TABLE: list[Api] = [
     Api(1, "Fetch", 4, 18, fetch.handle),
     Api(2, "ListOffsets", 1, 11, offsets.list_offsets),
     Api(3, "Metadata", 0, 13, metadata.handle),
+    Api(17, "SaslHandshake", 0, 1, sasl.sasl_handshake),
     Api(18, "ApiVersions", 0, 4, api_versions.handle),
     Api(19, "CreateTopics", 2, 7, topics.create_topics),
     Api(20, "DeleteTopics", 1, 6, topics.delete_topics),
     Api(21, "DeleteRecords", 0, 2, topics.delete_records),
     Api(23, "OffsetForLeaderEpoch", 2, 4, offsets.offset_for_leader_epoch),
+    Api(29, "DescribeAcls", 1, 3, acls.describe_acls),
+    Api(30, "CreateAcls", 1, 3, acls.create_acls),
+    Api(31, "DeleteAcls", 1, 3, acls.delete_acls),
     Api(32, "DescribeConfigs", 1, 4, describe_configs.describe_configs),
     Api(33, "AlterConfigs", 0, 2, alter_configs.alter_configs),
     Api(35, "DescribeLogDirs", 1, 5, log_dirs.handle),
+    Api(36, "SaslAuthenticate", 0, 2, sasl.sasl_authenticate),
     Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
     Api(44, "IncrementalAlterConfigs", 0, 1, alter_configs.incremental_alter_configs),
+    Api(50, "DescribeUserScramCredentials", 0, 0, sasl.describe_users),
+    Api(51, "AlterUserScramCredentials", 0, 0, sasl.alter_users),
     Api(57, "UpdateFeatures", 0, 2, features.update_features),
     Api(60, "DescribeCluster", 0, 2, metadata.describe_cluster),
     Api(61, "DescribeProducers", 0, 0, producers.describe_producers),

@@ -63,6 +63,7 @@ def _shown(row: Row, request: Any) -> Any:
         value=row.value,
         read_only=row.read_only,
         config_source=row.source,
+        is_sensitive=row.key.sensitive,
         config_type=row.key.type,
         synonyms=[synonym(name=s.name, value=s.value, source=s.source) for s in row.synonyms]
         if request.include_synonyms

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker import leaders
+from kohort.broker.acls import CLUSTER_NAME, Operation, Resource
 from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, Topic, check_name
 from kohort.coordinator.records import OFFSETS_TOPIC
@@ -37,16 +38,28 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
             yield
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            topic.topic_authorized_operations = _topic_operations(core, call, topic.name)
     include_cluster = request.include_cluster_authorized_operations and 8 <= call.version <= 10
-    row, brokers = messages.MetadataResponse.MetadataResponseBroker, core.brokers()
+    row, brokers = messages.MetadataResponse.MetadataResponseBroker, core.brokers_for(call.connection)
     return messages.MetadataResponse(
         brokers=[row(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers],
         cluster_id=core.topics.cluster_id,
         controller_id=leaders.controller_id(core, brokers),
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if include_cluster else NO_OPERATIONS,
+        cluster_authorized_operations=_cluster_operations(core, call) if include_cluster else NO_OPERATIONS,
     )
+
+
+def _topic_operations(core: Core, call: Call, name: str | None) -> int:
+    return TOPIC_OPERATIONS if core.gate is None else core.gate.operations(call, Resource.TOPIC, name or "")
+
+
+def _cluster_operations(core: Core, call: Call) -> int:
+    if core.gate is None:
+        return CLUSTER_OPERATIONS
+    if not core.gate.allows(call, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return 0
+    return core.gate.operations(call, Resource.CLUSTER, CLUSTER_NAME)
 
 
 def _topics(core: Core, call: Call, request: Any) -> Iterator[Any]:
@@ -124,7 +137,7 @@ def describe_topic_partitions(core: Core, call: Call, request: Any, now_ms: int)
     for name in _names_from(core, request, first):
         topic = core.topics.by_name.get(name)
         if topic is None:
-            response.topics.append(_missing(response, name))
+            response.topics.append(_missing(core, call, response, name))
             continue
         begin = start if name == first else 0
         if left <= 0:
@@ -132,7 +145,7 @@ def describe_topic_partitions(core: Core, call: Call, request: Any, now_ms: int)
             break
         shown = topic.partitions[begin : begin + left]
         left -= len(shown)
-        response.topics.append(_described(core, response, topic, shown))
+        response.topics.append(_described(core, call, response, topic, shown))
         if begin + len(shown) < len(topic.partitions):
             response.next_cursor = response.Cursor(topic_name=name, partition_index=begin + len(shown))
             break
@@ -144,23 +157,23 @@ def _names_from(core: Core, request: Any, first: str) -> Iterator[str]:
     return iter(sorted(name for name in names if name >= first))
 
 
-def _missing(response: Any, name: str) -> Any:
+def _missing(core: Core, call: Call, response: Any, name: str) -> Any:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(name)
     except KafkaError as refused:
         error = refused.code
     return response.DescribeTopicPartitionsResponseTopic(
-        error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=error, name=name, topic_authorized_operations=_topic_operations(core, call, name)
     )
 
 
-def _described(core: Core, response: Any, topic: Topic, partitions: list[Any]) -> Any:
+def _described(core: Core, call: Call, response: Any, topic: Topic, partitions: list[Any]) -> Any:
     return response.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=_topic_operations(core, call, topic.name),
         partitions=[
             response.DescribeTopicPartitionsResponsePartition(
                 error_code=ErrorCode.NONE if (leader := core.leader_of(p)) >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -186,12 +199,12 @@ def describe_cluster(core: Core, call: Call, request: Any, now_ms: int) -> Any:
             endpoint_type=_BROKER_ENDPOINT,
         )
     include = request.include_cluster_authorized_operations
-    brokers = core.brokers()
+    brokers = core.brokers_for(call.connection)
     response = messages.DescribeClusterResponse(
         endpoint_type=_BROKER_ENDPOINT,
         cluster_id=core.topics.cluster_id,
         controller_id=leaders.controller_id(core, brokers),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if include else NO_OPERATIONS,
+        cluster_authorized_operations=_cluster_operations(core, call) if include else NO_OPERATIONS,
     )
     response.brokers = [
         response.DescribeClusterBroker(broker_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers

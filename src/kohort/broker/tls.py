@@ -1,0 +1,106 @@
+"""TLS of the listeners, from PEM files; certificates can be changed while the broker runs. Who a certificate is (mTLS).
+
+New connections get what `reload` has read; those that are there keep what they have.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from kohort.broker.config import BrokerConfig, ConfigError
+
+_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_SHORT = {
+    "commonName": "CN",
+    "organizationalUnitName": "OU",
+    "organizationName": "O",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+_RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
+_SPECIAL = re.compile(r'([,+"\\<>;=])')
+
+
+class Certificates:
+    """The context of all TLS listeners."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        if not config["ssl.keystore.location"]:
+            raise ConfigError(
+                "A listener with TLS needs a certificate: set ssl.keystore.location to a PEM file with the private key "
+                "and the certificates"
+            )
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the files again; ConfigError, with everything as it was, where they cannot be used."""
+        config = self._config
+        location, trusted = config["ssl.keystore.location"], config["ssl.truststore.location"]
+        password = config["ssl.key.password"] or None
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(location, password=lambda: password or "")
+            self.context.load_cert_chain(location, password=lambda: password or "")
+            if trusted:
+                self.context.load_verify_locations(trusted)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"the PEM files of ssl.keystore.location and ssl.truststore.location cannot be used: "
+                f"{error.strerror or error}"
+            ) from None
+        mode = _AUTH[config["ssl.client.auth"]]
+        if mode is not ssl.CERT_NONE and not trusted:
+            raise ConfigError("ssl.client.auth needs ssl.truststore.location: the authorities that sign clients")
+        self.context.verify_mode = mode
+
+
+def distinguished_name(certificate: Mapping[str, Any]) -> str:
+    """As Java writes it (RFC 2253): the most specific part first."""
+    rdns = reversed(certificate.get("subject", ()))
+    return ",".join("+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in rdn) for rdn in rdns)
+
+
+def _escaped(value: str) -> str:
+    return _SPECIAL.sub(r"\\\1", value)
+
+
+class PrincipalMapping:
+    """ssl.principal.mapping.rules: which user a distinguished name is (KIP-371)."""
+
+    def __init__(self, rules: str) -> None:
+        self._rules: list[tuple[re.Pattern[str], str, str] | None] = []
+        for text in _split(rules):
+            if text == "DEFAULT":
+                self._rules.append(None)
+                continue
+            match = _RULE.fullmatch(text)
+            if match is None:
+                raise ConfigError(
+                    f"Invalid rule {text} in ssl.principal.mapping.rules: write RULE:pattern/replacement/ or DEFAULT"
+                )
+            replacement = re.sub(r"\$(\d)", r"\\\1", match[2])
+            self._rules.append((re.compile(match[1]), replacement, match[3]))
+
+    def user(self, name: str) -> str:
+        for rule in self._rules:
+            if rule is None:
+                return name
+            pattern, replacement, case = rule
+            if match := pattern.fullmatch(name):
+                user = match.expand(replacement)
+                return user.lower() if case == "L" else user.upper() if case == "U" else user
+        raise ValueError(f"no rule of ssl.principal.mapping.rules applies to {name}")
+
+
+def _split(rules: str) -> list[str]:
+    """At the commas between rules, not those within one."""
+    return [part.strip() for part in re.split(r",\s*(?=RULE:|DEFAULT\b)", rules) if part.strip()]
