@@ -314,6 +314,37 @@ def test_a_state_that_cannot_begin_is_not_served(monkeypatch: pytest.MonkeyPatch
     assert lives == [Life.ACTIVE, Life.FAILED]
 
 
+def test_a_request_that_fails_half_way_costs_its_shard_its_state_and_nobody_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = world()
+    client, other, waits = client_of(made), made.connect(), made.connect()
+    member_id = stable_member(made, client, IN_1)
+    other.call(commit(IN_0, 3), 9)
+    join = messages.JoinGroupRequest
+    protocols = [join.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)]
+    timeouts = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 30_000}
+    waits.send(join(group_id=IN_1, protocol_type="consumer", protocols=protocols, **timeouts), 3)
+    made.turn()
+    assert waits.answers == []
+
+    def half_way(context: Any, request: Any) -> Any:
+        del context.groups[IN_1].offsets
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("kohort.coordinator.offsets.commit", half_way)
+    client.send(commit(IN_1, 9), 9)
+    made.turn()
+    monkeypatch.undo()
+    assert client.connection.close_reason is not None
+    assert waits.answers[-1].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    loaded(made)
+    again = client_of(made)
+    assert fetched(again, IN_1) == {} and fetched(again, IN_0) == {0: 3}
+    assert again.call(heartbeat(IN_1, member_id), 4).error_code == ErrorCode.NONE
+    assert committed(again.call(commit(IN_1, 9), 9)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_load_reads_as_much_at_a_time_as_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     made = world()
     client_of(made).call(commit(IN_1, 5), 9)

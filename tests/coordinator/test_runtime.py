@@ -49,6 +49,7 @@ class Words:
 
     def due(self, deadline: Deadline) -> Decision | None:
         if deadline.group_id == "crash":
+            self.answers.append((Request("half done", None, 0), "ok"))
             raise ValueError("crash")
         self.rang.append(self.now_ms)
         return None
@@ -272,7 +273,35 @@ def test_a_deadline_that_fails_costs_its_shard_its_state_and_nobody_else_anythin
     world.now_ms = 100
     world.runtime.on_time(world.now_ms)
     assert [str(error) for error in world.runtime.effects.crashes] == ["crash"]
-    assert world.answers() == [("waits", NOT_AVAILABLE)] and other.state.rang == [100]
-    assert crashes.life is Life.LOADING
+    assert sorted(world.answers()) == [("half done", NOT_AVAILABLE), ("waits", NOT_AVAILABLE)]
+    assert crashes.life is Life.LOADING and other.state.rang == [100]
     world.load()
     assert crashes.state.words == ["a"]
+
+
+@dataclass
+class Crash:
+    def stored(self, state: Words, error: ErrorCode) -> Decision | None:
+        if error:
+            return None
+        raise ValueError("crash")
+
+
+def test_what_fails_when_it_is_stored_leaves_nobody_behind_it_without_an_answer() -> None:
+    world = World()
+    shard = world.lead(0)
+    before = shard.state
+    world.runtime.decided(shard, Decision([(b"a", b"")], (), Crash()))
+    world.runtime.decided(shard, Decision([(b"b", b"")], (), Said("b")))
+    world.say(shard, "c", "writer")
+    (write,) = world.writes()
+    with pytest.raises(ValueError):
+        world.store(write)
+    assert world.answers() == [("writer", "ok")], "it is stored, whatever else was to happen then"
+    world.runtime.crashed(shard, 0)
+    assert before.heard == [("b", NOT_AVAILABLE)]
+    world.load()
+    assert shard.state.words == ["a", "b", "c"] and world.answers() == []
+    world.say(shard, "d", "writer")
+    world.store(*world.writes())
+    assert world.answers() == [("writer", "ok")]

@@ -60,7 +60,7 @@ class CoordinatorLog(Generic[S]):
             elif shard is None or shard.epoch != partition.leader_epoch or self._partitions.get(index) is not partition:
                 self._partitions[index] = partition
                 self._runtime.lead(index, partition.leader_epoch, now_ms)
-        self._begin_loads(now_ms)
+        self.begin_loads(now_ms)
         self._changed(None, now_ms)
 
     def resign(self, now_ms: int) -> None:
@@ -74,7 +74,8 @@ class CoordinatorLog(Generic[S]):
     def is_loading(self) -> bool:
         return not self._loader.is_idle
 
-    def _begin_loads(self, now_ms: int) -> None:
+    def begin_loads(self, now_ms: int) -> None:
+        """Of the shards that have just been led, or have lost their state."""
         loads, self._runtime.effects.loads = self._not_ready + self._runtime.effects.loads, []
         self._not_ready = []
         for shard in loads:
@@ -93,7 +94,7 @@ class CoordinatorLog(Generic[S]):
         crashes, self._runtime.effects.crashes = self._runtime.effects.crashes, []
         for error in crashes:
             logger.error("a deadline failed, its partition is loaded again", exc_info=error)
-        self._begin_loads(now_ms)
+        self.begin_loads(now_ms)
         self._changed(None, now_ms)
 
     def next_deadline(self, now_ms: int) -> int | None:
@@ -165,7 +166,7 @@ class CoordinatorLog(Generic[S]):
         except Exception:
             logger.exception("what was stored could not be answered, %s is loaded again", append.partition)
             self._runtime.crashed(write.shard, now_ms)
-            self._begin_loads(now_ms)
+            self.begin_loads(now_ms)
             self._changed(None, now_ms)
 
     def _stored(self, write: Write[S], error: ErrorCode, now_ms: int) -> None:
@@ -177,7 +178,7 @@ class CoordinatorLog(Generic[S]):
             )
         if self._runtime.stored(write, error, now_ms):
             if error:
-                self._begin_loads(now_ms)
+                self.begin_loads(now_ms)
             self._changed(None if error else write, now_ms)
         else:
             self._loader.look_again(now_ms)

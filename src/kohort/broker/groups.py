@@ -121,7 +121,12 @@ class GroupService:
     def _handle(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
         effects = self._effects
         request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
-        self.coordinator.handle(request, now_ms)
+        try:
+            self.coordinator.handle(request, now_ms)
+        except Exception:
+            self._log.begin_loads(now_ms)
+            self._answer()
+            raise
         if effects.replies or effects.events:
             self._answer()
 

@@ -55,6 +55,14 @@ ACTIVE = Life.ACTIVE
 GroupShard = Shard[ShardGroups]
 Handler = Callable[[Context, Request], Decision | None]
 _MOST_ROUTES = 200_000
+_WRITES_ONE_GROUP = (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    SyncGroupRequest,
+)
 
 
 class Coordinator:
@@ -103,7 +111,18 @@ class Coordinator:
 
     def handle(self, request: Request, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._handlers[type(request.message)](request)
+        try:
+            self._handlers[type(request.message)](request)
+        except Exception:
+            for shard in self._written_by(request.message):
+                self.runtime.crashed(shard, now_ms)
+            raise
+
+    def _written_by(self, message: Any) -> list[GroupShard]:
+        """The shards whose state a request may have changed before it failed."""
+        if type(message) is DeleteGroupsRequest:
+            return [self._shard(group_id) for group_id in message.groups_names]
+        return [self._shard(message.group_id)] if type(message) in _WRITES_ONE_GROUP else []
 
     def topics_changed(self, name: str) -> None:
         """A topic has come, has grown or is gone: groups that read it look again at their next heartbeat."""

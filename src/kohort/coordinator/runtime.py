@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic
 
-from kohort.coordinator.effects import Decision, Effects, Request, append_error
+from kohort.coordinator.effects import Answer, Decision, Effects, Request, append_error
 from kohort.coordinator.shard import Life, S, Shard, Write
 from kohort.coordinator.timers import TimerQueue, Wakes
 from kohort.protocol.errors import ErrorCode
@@ -178,17 +178,27 @@ class Runtime(Generic[S]):
             self._reload(shard, append_error(write.error), now_ms)
             return True
         else:
-            self._fail_answers(write, append_error(write.error))
+            self._fail_answers(write.answers, append_error(write.error))
+        self._follow_up(shard, write, now_ms)
+        return True
+
+    def _follow_up(self, shard: Shard[S], write: Write[S], now_ms: int) -> None:
         state = shard.state
         state.now_ms = now_ms
-        for then in write.thens:
-            self.decided(shard, state.stored(then, append_error(write.error)))
-        return True
+        thens, write.thens = write.thens, []
+        for position, then in enumerate(thens, 1):
+            try:
+                self.decided(shard, state.stored(then, append_error(write.error)))
+            except Exception:
+                # Nobody is forgotten who stands behind the one that fails: see `crashed`.
+                write.answers, write.thens = [], thens[position:]
+                shard.in_flight.appendleft(write)
+                raise
 
     # ---- failure
 
     def crashed(self, shard: Shard[S], now_ms: int) -> None:
-        """The state has failed where no client is to blame: nobody is served from what that has left behind."""
+        """A handler has failed half way: nobody is served from what that has left behind."""
         if shard.life is Life.ACTIVE:
             self._reload(shard, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
 
@@ -201,6 +211,7 @@ class Runtime(Generic[S]):
     def _drop(self, shard: Shard[S], error: ErrorCode, now_ms: int) -> None:
         """The state is void: its parked requests get the error, and so does whoever waits for the log."""
         state = shard.state
+        half_done, state.answers = state.answers, []
         writes = list(shard.in_flight)
         if shard.open is not None:
             writes.append(shard.open)
@@ -211,15 +222,14 @@ class Runtime(Generic[S]):
         state.now_ms = now_ms
         state.close(error, moved=shard.life is Life.CLOSED)
         for write in writes:
-            self._fail_answers(write, error)
+            self._fail_answers(write.answers, error)
             for then in write.thens:
                 state.stored(then, error)
+        self._fail_answers(half_done, error)
         self.effects.replies.extend(state.answers)
 
-    def _fail_answers(self, write: Write[S], error: ErrorCode) -> None:
-        self.effects.replies.extend(
-            (request, self._failed(request, response, error)) for request, response in write.answers
-        )
+    def _fail_answers(self, answers: list[Answer], error: ErrorCode) -> None:
+        self.effects.replies.extend((request, self._failed(request, response, error)) for request, response in answers)
 
     # ---- time
 

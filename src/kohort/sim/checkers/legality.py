@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, TRANSITIONS, GroupState
-from kohort.coordinator.events import GroupEvent, GroupLoaded, GroupUnloaded, StateChanged
+from kohort.coordinator.events import GroupEvent, GroupLoaded, GroupUnloaded, MemberReplaced, StateChanged
 from kohort.coordinator.shard import Life
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest
@@ -23,10 +23,12 @@ class Legality(Checker):
     def __init__(self) -> None:
         self._states: dict[str, GroupState] = {}
         self._may_commit: dict[Any, bool] = {}
+        self._replacements: dict[str, int] = {}  # a static member's new id -> the generation in which it came back
 
     def broker_started(self, broker: SimBroker) -> None:
         self._states.clear()
         self._may_commit.clear()
+        self._replacements.clear()
 
     def group_event(self, event: GroupEvent) -> None:
         if isinstance(event, GroupLoaded):
@@ -41,6 +43,8 @@ class Legality(Checker):
             if after not in TRANSITIONS[before]:
                 self.fail(f"{event.group_id} moves from {before.value} to {after.value}")
             self._states[event.group_id] = after
+        elif isinstance(event, MemberReplaced):
+            self._replacements[event.member_id] = event.generation
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
         """A commit is judged by the state it meets, not by the one in which its record is stored."""
@@ -68,6 +72,8 @@ class Legality(Checker):
             if response.assignment != stored:
                 self.fail(f"{message.member_id} is told another assignment than the one stored")
         elif isinstance(message, JoinGroupRequest) and response.error_code == ErrorCode.NONE:
+            if self._replacements.get(response.member_id) == response.generation_id:
+                return  # decided when it came back; while that was being stored others may have come
             group = coordinator.classic_group(message.group_id)
             if group is None or response.member_id not in group.members:
                 self.fail(f"{response.member_id} joined {message.group_id}, which does not know it")
