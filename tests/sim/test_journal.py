@@ -1,9 +1,12 @@
 """The journal knows what stood when; a damaged byte is one that can be mended."""
 
+from typing import Any
+
 import pytest
 
+from kohort.coordinator.records import GroupMetadata, StoredGroup, encode, partition_for
 from kohort.records.batch import Record, build_batch, check_crc, iter_batches
-from kohort.sim.journal import Past
+from kohort.sim.journal import Journal, Past
 from kohort.storage.config import LogConfig
 from kohort.storage.memory_log import MemoryLog
 
@@ -36,3 +39,39 @@ def test_damage_changes_one_batch_and_once_more_undoes_it(position: int) -> None
     assert sound() == [True, False, True]
     log.damage(3, position)
     assert sound() == [True, True, True]
+
+
+class Offsets:
+    """An offsets topic that grows, and a trace that hears which groups have ended."""
+
+    def __init__(self) -> None:
+        self.logs = [MemoryLog("__consumer_offsets", 0, LogConfig())]
+        self.ended: list[str] = []
+
+    def get(self, topic: str, partition: int) -> Any:
+        return self.logs[partition] if partition < len(self.logs) else None
+
+    def group_removed(self, group_id: str) -> None:
+        self.ended.append(group_id)
+
+    def grow(self) -> None:
+        self.logs.append(MemoryLog("__consumer_offsets", len(self.logs), LogConfig()))
+
+    def store(self, partition: int, group_id: str, generation: int | None) -> None:
+        stored = None if generation is None else StoredGroup("consumer", generation, None, None, 1, ())
+        key, value = encode(GroupMetadata(group_id, stored))
+        self.logs[partition].append(build_batch([Record(0, 1, key, value)]), leader_epoch=0, now_ms=1)
+
+
+@pytest.mark.parametrize(("at_home", "ended"), [(6, []), (0, ["g"])])
+def test_a_group_that_was_deleted_while_it_moved_has_ended(at_home: int, ended: list[str]) -> None:
+    offsets = Offsets()
+    journal = Journal(offsets, offsets)  # type: ignore[arg-type]
+    offsets.store(0, "g", 6)
+    journal.read()
+    offsets.grow()
+    assert partition_for("g", 2) == 1
+    offsets.store(1, "g", at_home)
+    offsets.store(0, "g", None)
+    journal.read()
+    assert offsets.ended == ended

@@ -121,12 +121,7 @@ class GroupService:
     def _handle(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
         effects = self._effects
         request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
-        try:
-            self.coordinator.handle(request, now_ms)
-        except Exception:
-            self._log.begin_loads(now_ms)
-            self._answer()
-            raise
+        self.coordinator.handle(request, now_ms)
         if effects.replies or effects.events:
             self._answer()
 
@@ -209,6 +204,9 @@ class GroupService:
         self.coordinator.stop()
 
     def collect(self, now_ms: int) -> None:
+        if self._effects.loads:  # a request has failed half way
+            self._log.begin_loads(now_ms)
+            self._answer()
         if self.events.unpublished:
             self.events.publish(now_ms)
         if self.coordinator.runtime.open_shards:

@@ -56,6 +56,7 @@ GroupShard = Shard[ShardGroups]
 Handler = Callable[[Context, Request], Decision | None]
 _MOST_ROUTES = 200_000
 _WRITES_ONE_GROUP = (
+    ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,

@@ -90,6 +90,7 @@ class Journal:
             self._told_at_home.clear()
             self.moment += 1
             self.grown = self.moment
+        before = self.moment
         elsewhere: list[tuple[Change, int]] = []
         for index, log in enumerate(logs):
             below = self.read_below.get(index, 0)
@@ -104,7 +105,16 @@ class Journal:
         for change, at_ms in elsewhere:
             if (change.group_id, _partition_of(change)) not in self._told_at_home:
                 self._apply(change, at_ms)
+            elif self._began_anew(change, before):
+                self._trace.group_removed(change.group_id)
         return self.moment
+
+    def _began_anew(self, change: Change, before: int) -> bool:
+        """Deleted where it was and begun again at home, and both were read at once: home alone does not tell."""
+        if isinstance(change, OffsetCommit) or change.value is not None:
+            return False
+        *later, first = self._groups[change.group_id].since(before)
+        return first is not None and any(now is not None and now.generation < first.generation for now in later)
 
     def _apply(self, change: Change, at_ms: int) -> None:
         self.moment += 1

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, TRANSITIONS, GroupState
-from kohort.coordinator.events import GroupEvent, GroupLoaded, GroupUnloaded, MemberReplaced, StateChanged
+from kohort.coordinator.events import (
+    GenerationStarted,
+    GroupEvent,
+    GroupLoaded,
+    GroupUnloaded,
+    MemberReplaced,
+    StateChanged,
+)
 from kohort.coordinator.shard import Life
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest
@@ -72,13 +79,22 @@ class Legality(Checker):
             if response.assignment != stored:
                 self.fail(f"{message.member_id} is told another assignment than the one stored")
         elif isinstance(message, JoinGroupRequest) and response.error_code == ErrorCode.NONE:
-            if self._replacements.get(response.member_id) == response.generation_id:
-                return  # decided when it came back; while that was being stored others may have come
-            group = coordinator.classic_group(message.group_id)
-            if group is None or response.member_id not in group.members:
-                self.fail(f"{response.member_id} joined {message.group_id}, which does not know it")
-            elif response.generation_id != group.generation or group.state not in (COMPLETING_REBALANCE, STABLE):
-                self.fail(f"a join is answered with generation {response.generation_id} while {group} is {group.state}")
+            self._join(coordinator, message.group_id, response)
+
+    def _join(self, coordinator: Coordinator, group_id: str, response: Any) -> None:
+        """An answer is as it was decided: while a static member's new id was being stored others may have come, and
+        where much is due at once, as after a stall, a generation ends in the turn that began it."""
+        if self._replacements.get(response.member_id) == response.generation_id:
+            return
+        group = coordinator.classic_group(group_id)
+        turn = [event for event in coordinator.effects.events if event.group_id == group_id]
+        began = [event for event in turn if isinstance(event, GenerationStarted)]
+        if began and turn[-1] is not began[-1] and began[-1].generation == response.generation_id:
+            return
+        if group is None or response.member_id not in group.members:
+            self.fail(f"{response.member_id} joined {group_id}, which does not know it")
+        elif response.generation_id != group.generation or group.state not in (COMPLETING_REBALANCE, STABLE):
+            self.fail(f"a join is answered with generation {response.generation_id} while {group} is {group.state}")
 
     def _commit(self, call: Call, message: Any, response: Any) -> None:
         accepted = any(p.error_code == ErrorCode.NONE for topic in response.topics for p in topic.partitions)
