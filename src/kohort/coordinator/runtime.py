@@ -179,7 +179,8 @@ class Runtime(Generic[S]):
             return True
         else:
             self._fail_answers(write.answers, append_error(write.error))
-        self._follow_up(shard, write, now_ms)
+        if write.thens:
+            self._follow_up(shard, write, now_ms)
         return True
 
     def _follow_up(self, shard: Shard[S], write: Write[S], now_ms: int) -> None:
