@@ -55,15 +55,7 @@ ACTIVE = Life.ACTIVE
 GroupShard = Shard[ShardGroups]
 Handler = Callable[[Context, Request], Decision | None]
 _MOST_ROUTES = 200_000
-_WRITES_ONE_GROUP = (
-    ConsumerGroupHeartbeatRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    OffsetCommitRequest,
-    OffsetDeleteRequest,
-    SyncGroupRequest,
-)
+_READS = (ConsumerGroupDescribeRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetFetchRequest)
 
 
 class Coordinator:
@@ -123,7 +115,7 @@ class Coordinator:
         """The shards whose state a request may have changed before it failed."""
         if type(message) is DeleteGroupsRequest:
             return [self._shard(group_id) for group_id in message.groups_names]
-        return [self._shard(message.group_id)] if type(message) in _WRITES_ONE_GROUP else []
+        return [] if type(message) in _READS else [self._shard(message.group_id)]
 
     def topics_changed(self, name: str) -> None:
         """A topic has come, has grown or is gone: groups that read it look again at their next heartbeat."""
