@@ -54,7 +54,8 @@ class Member:
         given = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
         servers = broker.bootstrap_servers
         self._consumer = kohort.Consumer(
-            bootstrap_servers=servers, group_id=group, client_id=client, **given | settings
+            {"bootstrap.servers": servers, "group.id": group, "client.id": client},
+            **{name: value for name, value in (given | settings).items() if value is not None},
         )
         self._consumer.subscribe(["orders"])
         self._thread = threading.Thread(target=self._poll, daemon=True)

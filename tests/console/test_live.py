@@ -184,3 +184,27 @@ def test_changes_that_make_no_sense_are_refused(live):
         assert status in (400, 409) and words in answer["error"], answer
     assert live.ask("/api/changes/preview", method="POST", body=[1]).status == 400
     assert live.ask("/api/changes/preview", method="POST", body={"x": "y" * 70_000}).status == 413
+
+
+def test_a_group_of_the_consumer_protocol_has_current_and_target(live, members):
+    members("modern", "one", group_protocol="consumer", session_timeout_ms=None, heartbeat_interval_ms=None)
+    until(lambda: (r := live.row("modern")) and r["members"] == 1 and r["type"] == "consumer", "the first member")
+    members("modern", "two", group_protocol="consumer", session_timeout_ms=None, heartbeat_interval_ms=None)
+
+    def shared():
+        view = live.get("group", group="modern")
+        bars = view["bars"]
+        held = {
+            view["lanes"][bars["lane"][i]]["client_id"]: sum(
+                len(numbers) for _, numbers in bars["sets"][bars["set"][i]]
+            )
+            for i, end in enumerate(bars["end"])
+            if end < 0
+        }
+        return view if held == {"one": 2, "two": 2} and view["bands"]["end"][-1] >= 0 else None
+
+    view = until(shared, "both have two partitions")
+    assert view["bars"]["sets"][0] == [["orders", [0, 1, 2, 3]]], "topics by their names"
+    assert sum(end < 0 for end in view["targets"]["end"]) == 2
+    texts = [view["texts"][i] for i in view["bands"]["text"]]
+    assert "two (127.0.0.1) joined" in texts[-1] and set(view["bands"]["standstill"]) == {0}

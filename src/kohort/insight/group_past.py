@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kohort.coordinator.causes import Who
-from kohort.coordinator.events import GroupEvent, RebalanceCompleted, StateChanged
+from kohort.coordinator.events import EpochStarted, GroupEvent, RebalanceCompleted, StateChanged
 from kohort.insight.diagnosis import Present
 from kohort.insight.generations import GenerationReader, StoredGeneration
 from kohort.insight.lag_verdicts import WINDOW, CommitPoint
 from kohort.insight.lanes import Lanes, Moves, Partition
 from kohort.insight.modern_past import ModernPast
-from kohort.insight.rebalances import DEAD, EMPTY, STABLE, EventReader, History, Rebalance, Source
+from kohort.insight.rebalances import DEAD, EMPTY, STABLE, EventReader, History, Rebalance, Source, Trigger
 from kohort.insight.series import Series
 
 MOST_REBALANCES = 120_000
@@ -56,7 +56,15 @@ class GroupPast:
             self.state = event.to_state
         if isinstance(event, StateChanged) and event.to_state in (EMPTY, DEAD):
             self.lanes.assign(event.at_ms, {})
+        if isinstance(event, EpochStarted) and event.cause is not None:
+            self._of_modern().why(event.generation, Trigger(event.at_ms, event.cause))
         _prune(self._events.history.rebalances)
+
+    def _of_modern(self) -> ModernPast:
+        if self._modern is None:
+            self._modern = ModernPast(self.lanes, self.targets)
+            self.type = CONSUMER
+        return self._modern
 
     def generation(self, stored: StoredGeneration, last_commit_ms: int | None = None) -> None:
         """`last_commit_ms` of the group before it, where its commits are not fed one by one."""
@@ -80,12 +88,10 @@ class GroupPast:
         self, at_ms: int, kind: str, member_id: str | None, data: Mapping[str, Any] | None, names: Mapping[str, str]
     ) -> None:
         """A record of a KIP-848 group, by Kafka's name of it."""
-        if self._modern is None:
-            self._modern = ModernPast(self.lanes, self.targets)
-            self.type = CONSUMER
-        self._modern.read(at_ms, kind, member_id, data, names)
+        modern = self._of_modern()
+        modern.read(at_ms, kind, member_id, data, names)
         self.last_ms = max(self.last_ms, at_ms)
-        _prune(self._modern.history.rebalances)
+        _prune(modern.history.rebalances)
 
     def gone(self, at_ms: int) -> None:
         """Its metadata was deleted from the log."""
@@ -114,10 +120,19 @@ class GroupPast:
         return self._events is not None
 
     def history(self) -> History:
-        """From events; of the time before the first of them, from generations."""
+        """From events; of the time before the first of them, from generations. Epochs of KIP-848 from their records."""
+        classic = self._classic_history()
+        modern = self._modern.history if self._modern is not None else None
+        if modern is None or not modern.rebalances:
+            return classic
+        if not classic.rebalances and not classic.refusals:
+            return modern
+        both = sorted([*classic.rebalances, *modern.rebalances], key=lambda one: one.started_ms)  # it was converted
+        firsts = [one.first_ms for one in (classic, modern) if one.first_ms is not None]
+        return History(classic.source, both, classic.refusals, min(firsts), self.last_ms, classic.loads)
+
+    def _classic_history(self) -> History:
         stored = self._generations.history
-        if self._modern is not None and self._events is None and not stored.rebalances:
-            return self._modern.history
         if self._events is None:
             return stored
         told = self._events.finish()

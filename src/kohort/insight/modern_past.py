@@ -26,6 +26,17 @@ class ModernPast:
         self._whos: dict[str, Who] = {}
         self._epochs: dict[str, int] = {}
         self._pending: list[Trigger] = []
+        self._told: dict[int, Trigger] = {}  # by epoch: why, where a kohort broker says so
+
+    def why(self, epoch: int, trigger: Trigger) -> None:
+        """The coordinator's own word on an epoch; it may come before the epoch's record, or after."""
+        self._told[epoch] = trigger
+        for one in self.history.rebalances[-8:]:
+            if one.generation == epoch:
+                one.triggers = [self._told.pop(epoch)]
+                return
+        for old in list(self._told)[:-64]:
+            del self._told[old]
 
     def read(
         self, at_ms: int, kind: str, member_id: str | None, data: Mapping[str, Any] | None, names: Mapping[str, str]
@@ -67,11 +78,12 @@ class ModernPast:
         if epoch == self.epoch:
             return
         self.epoch = epoch
-        triggers = self._pending or [Trigger(at_ms, Cause(CauseKind.PARTITIONS_CAME, size=0))]
+        known = self._told.pop(epoch, None)
+        triggers = [known] if known else self._pending or [Trigger(at_ms, Cause(CauseKind.PARTITIONS_CAME, size=0))]
         if self.history.rebalances and self.history.rebalances[-1].open:
             self.history.rebalances[-1].completed_ms = at_ms
         made = Rebalance(
-            triggers[0].at_ms, list(triggers), generation=epoch, members=len(self._whos), protocol=PROTOCOL
+            min(triggers[0].at_ms, at_ms), list(triggers), generation=epoch, members=len(self._whos), protocol=PROTOCOL
         )
         self.history.rebalances.append(made)
         self._pending = []
