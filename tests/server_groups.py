@@ -48,7 +48,7 @@ def _change(random: Random, topics: dict[bytes, TopicSpec], members: dict[str, M
         del members[name]
     if random.random() < 0.4:
         grown = random.choice(list(topics))
-        topics[grown] = topics[grown]._replace(partitions=topics[grown].partitions + random.randint(1, 5))
+        topics[grown] = topics[grown]._replace(partitions=min(15, topics[grown].partitions + random.randint(1, 5)))
     shared = set(random.sample(list(topics), random.randint(1, len(topics))))
     for member in members.values():
         if alike:

@@ -465,12 +465,12 @@ def test_rows_for_the_same_partition(both: tuple[WireClient, WireClient]) -> Non
 
 
 def test_features(both: tuple[WireClient, WireClient]) -> None:
-    """What is in effect of Kafka's levels; share, streams and modern groups and transactions are not."""
+    """What is in effect of Kafka's levels; share and streams groups and transactions are not."""
     request = m.ApiVersionsRequest(client_software_name="test", client_software_version="1")
     theirs, ours = (
         {row.name: row.max_version_level for row in client.call(request, 4).finalized_features} for client in both
     )
-    not_here = {"group.version", "share.version", "streams.version", "transaction.version"}
+    not_here = {"share.version", "streams.version", "transaction.version"}
     assert ours == {name: level for name, level in theirs.items() if name not in not_here}
     kind = m.UpdateFeaturesRequest
     for feature, level, upgrade_type in (

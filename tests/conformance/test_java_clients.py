@@ -59,7 +59,7 @@ def test_producer_consumer_and_admin(broker: kohort.Broker, java_classes: Path) 
         "local": "0",
         "producers": "true",
         "transactions": "0",
-        "features": "2",
+        "features": "3",
         "log_dirs": "true",
         "deleted": "true",
         "low": "5",
@@ -114,6 +114,6 @@ def test_topic_and_config_tools(broker: kohort.Broker) -> None:
     assert "Dynamic configs for group made" in shown and "consumer.session.timeout.ms=50000" in shown
     features = tool(broker, "org.apache.kafka.tools.FeatureCommand", "describe")
     assert re.search(r"Feature: metadata.version .*FinalizedVersionLevel: 4\.3-IV0", features)
-    assert re.search(r"Feature: group.version .*FinalizedVersionLevel: 0", features)
+    assert re.search(r"Feature: group.version .*FinalizedVersionLevel: 1", features)
     tool(broker, topics, "--delete", "--topic", "made")
     assert "made" not in tool(broker, topics, "--list").split()

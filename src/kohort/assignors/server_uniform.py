@@ -35,9 +35,10 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
         has_extra = extra > 0
         quota = least + has_extra
         kept: dict[bytes, frozenset[int]] = {}
-        for topic_id, numbers in member.assigned.items():
+        for topic_id in sorted(member.assigned):
             if topic_id not in counts:
                 continue
+            numbers = member.assigned[topic_id]
             if len(numbers) <= quota:
                 kept[topic_id] = frozenset(numbers)
                 quota -= len(numbers)

@@ -21,7 +21,7 @@ from kohort.coordinator.events import GroupEvent, GroupUnloaded
 from kohort.coordinator.gathering import Gathering
 from kohort.coordinator.group import Group
 from kohort.coordinator.homing import home_strays
-from kohort.coordinator.modern import describe, heartbeat
+from kohort.coordinator.modern import classic_members, describe, heartbeat
 from kohort.coordinator.modern.group import ModernGroup
 from kohort.coordinator.modern.refusing import check_request
 from kohort.coordinator.records import Change, partition_for
@@ -121,8 +121,9 @@ class Coordinator:
         """A topic has come, has grown or is gone: groups that read it look again at their next heartbeat."""
         for shard in self._active():
             for group in shard.state.groups.values():
-                if isinstance(group, ModernGroup) and group.is_subscribed(name):
-                    group.is_stale = True
+                if isinstance(group, ModernGroup):
+                    group.is_stale |= group.is_subscribed(name)
+                    group.topics_came |= bool(group.regexes)
 
     def topics_deleted(self, deleted: dict[str, bytes], now_ms: int) -> None:
         """Name -> topic id. Their committed offsets go with them."""
@@ -255,7 +256,11 @@ class Coordinator:
         if shard.life is ACTIVE and group_id:
             state = shard.state
             state.now_ms = self._now_ms
-            session.heartbeat(state, request)
+            group = state.groups.get(group_id)
+            if type(group) is ModernGroup:
+                classic_members.heartbeat(state, group, request)
+            else:
+                session.heartbeat(state, request)
             if state.answers:
                 self.runtime.decided(shard, None)
         elif shard.life is Life.LOADING and group_id:
@@ -270,9 +275,9 @@ class Coordinator:
         if refused := check_request(request.message, request.version, self.config.assignors):
             response = ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
             return self._reply(request, response)
-        self._decide_modern(heartbeat.heartbeat, request)
+        self._decide_in_steps(heartbeat.heartbeat, request)
 
-    def _decide_modern(self, handler: Handler, request: Request) -> None:
+    def _decide_in_steps(self, handler: Handler, request: Request) -> None:
         """Its steps take effect one by one: where it fails nobody may see half of them."""
         try:
             self._decide(handler, request)
@@ -315,17 +320,17 @@ class Coordinator:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
         if error:
             return self._reply(request, join.join_response(request, error, message.member_id))
-        self._decide(join.join, request)
+        self._decide_in_steps(classic_members.join, request)
 
     def _sync(self, request: Request) -> None:
         """While the group loads Kafka 4.3 says so; older versions answered REBALANCE_IN_PROGRESS instead."""
         message = request.message
         if request.version >= 5 and (message.protocol_type is None or message.protocol_name is None):
             return self._reply(request, refusal(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        self._decide(session.sync, request)
+        self._decide(classic_members.sync, request)
 
     def _leave(self, request: Request) -> None:
-        self._decide(session.leave, request)
+        self._decide_in_steps(classic_members.leave, request)
 
     def _delete_offsets(self, request: Request) -> None:
         self._decide(offsets.delete, request)

@@ -45,8 +45,8 @@ def join(context: Context, request: Request) -> Decision | None:
             return refuse(context, None, request, states.JOIN[DEAD], message.member_id)
         return _join_new_group(context, request)
     if not isinstance(group, ClassicGroup):
-        if message.member_id != UNKNOWN_MEMBER_ID or not group.is_empty:
-            return refuse(context, None, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message.member_id)
+        if message.member_id != UNKNOWN_MEMBER_ID:
+            return refuse(context, None, request, states.JOIN[DEAD], message.member_id)
         return _join_instead(context, request, group)
     if not accepts(context, group, message.member_id):
         return _turn_away(context, group, request)

@@ -27,7 +27,7 @@ def describe(context: Context, group_id: str, request: Request) -> Any:
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=group.preferred_assignor() or next(iter(context.config.assignors)),
+        assignor_name=group.preferred_assignor(context.config.assignors),
         members=[_member(context.topics, group, member) for member in group.members.values()],
     )
     return answer

@@ -27,6 +27,7 @@ from kohort.coordinator.modern_records import (
     TargetEpoch,
 )
 from kohort.coordinator.records import Change
+from kohort.coordinator.timers import Deadline, TimerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import DescribeGroupsResponse
 
@@ -59,11 +60,12 @@ class ModernGroup(Group):
         "metadata_hash",
         "on_the_way",
         "regexes",
+        "resolve",
         "resolved",
-        "resolving",
         "static_members",
         "target",
         "told_state",
+        "topics_came",
     )
 
     type = "consumer"
@@ -91,7 +93,8 @@ class ModernGroup(Group):
         self.on_the_way: set[str] = set()  # members that are not where the target wants them
         # soft
         self.is_stale = True  # its topics may have changed since the hash was taken
-        self.resolving = False
+        self.resolve = Deadline(TimerKind.RESOLVE_REGEX, group_id)
+        self.topics_came = False  # topics that no expression has been held against yet
         self.told_state = ModernState.EMPTY
 
     # ---- what the log says: replay.py alone
@@ -265,10 +268,9 @@ class ModernGroup(Group):
             return all(count == size for count in self.by_name.values())
         return not self.by_name and len(self.regexes) == 1 and next(iter(self.regexes.values())) == size
 
-    def preferred_assignor(self) -> str | None:
-        """The one with the most votes."""
-        votes = {name: count for name, count in self.assignor_votes.items() if count > 0}
-        return max(votes, key=votes.__getitem__) if votes else None
+    def preferred_assignor(self, known: Iterable[str]) -> str:
+        """The one with the most votes of those that there are, in their order; the first where nobody votes."""
+        return max(known, key=lambda name: self.assignor_votes.get(name, 0))
 
     def waits_for(self, member: Member) -> dict[bytes, dict[int, str]]:
         """Partitions of its target that others still hold, and who."""

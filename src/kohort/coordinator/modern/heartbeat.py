@@ -11,15 +11,14 @@ from typing import Any, NamedTuple
 from kohort.coordinator import events
 from kohort.coordinator.causes import Cause, CauseKind, Who, refusal
 from kohort.coordinator.classic.group import ClassicGroup
-from kohort.coordinator.classic.states import EMPTY
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision, Request, SharedResponse
 from kohort.coordinator.group import Group
 from kohort.coordinator.modern import leaving, migration, regexes
 from kohort.coordinator.modern.group import NO_PARTITIONS, ModernGroup, owned_partitions
 from kohort.coordinator.modern.member import UNSAID, Member
-from kohort.coordinator.modern.reconcile import MustRejoin, Owned, step
-from kohort.coordinator.modern.refusing import Refused, check_epoch
+from kohort.coordinator.modern.reconcile import Owned, step
+from kohort.coordinator.modern.refusing import Refused, check_epoch, check_state
 from kohort.coordinator.modern.steps import Steps
 from kohort.coordinator.modern.target import update_target
 from kohort.coordinator.modern.topics import metadata_hash
@@ -93,10 +92,11 @@ def _heartbeat(context: Context, known_group: Group | None, request: Request) ->
     message = request.message
     joins = message.member_epoch == JOINS
     group = _find_group(context, known_group, joins)
-    if group is None:
-        migration.check_upgrade(context, known_group)
     member_id = message.member_id or context.new_uuid()
+    if group is None:
+        migration.check_upgrade(context, known_group, member_id)
     known = _Known(None) if group is None else _find_member(context, group, request, member_id)
+    check_state(known.member, owned_partitions(message.topic_partitions))
     regexes.check(context, group, message.subscribed_topic_regex)
     cause = Cause(CauseKind.JOINED, (_who(request, member_id),))
     steps = migration.begin(context, message.group_id, known_group, cause) if group is None else Steps(context, group)
@@ -243,20 +243,15 @@ def reconcile(steps: Steps, member_id: str, owned: Owned | None, *, resubscribed
     member = group.members[member_id]
     if not resubscribed and member.is_reconciled_to(group.assignment_epoch):
         return
-    try:
-        moved = step(
-            member.current,
-            group.assignment_epoch,
-            group.target.get(member_id, NO_PARTITIONS),
-            group.topic_ids_of(steps.context.topics, member.metadata),
-            owned,
-            group.is_held,
-            resubscribed=resubscribed,
-        )
-    except MustRejoin:
-        raise Refused(
-            ErrorCode.FENCED_MEMBER_EPOCH, "The member is in a state of another version; give up everything and rejoin."
-        ) from None
+    moved = step(
+        member.current,
+        group.assignment_epoch,
+        group.target.get(member_id, NO_PARTITIONS),
+        group.topic_ids_of(steps.context.topics, member.metadata),
+        owned,
+        group.is_held,
+        resubscribed=resubscribed,
+    )
     if moved != member.current:
         _move(steps, member, moved)
 
@@ -320,7 +315,3 @@ def _refuse(context: Context, group: Group | None, request: Request, refused: Re
         else:
             context.member_event(group, events.HeartbeatRefused, who, cause, error=error.name)
     context.reply(request, _Response(error_code=error, error_message=refused.message))
-
-
-def is_empty_classic(group: Group | None) -> bool:
-    return isinstance(group, ClassicGroup) and group.state is EMPTY

@@ -23,10 +23,6 @@ STEPS: dict[MemberState, frozenset[MemberState]] = {
 }
 
 
-class MustRejoin(Exception):
-    """A later version has left it in a state that is not known here: it gives up everything and comes back."""
-
-
 def step(
     current: CurrentAssignment,
     target_epoch: int,
@@ -58,8 +54,7 @@ def _step(
     if current.state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, current.pending):
         return _without_unsubscribed(current, topic_ids, owned) if resubscribed else current
     if current.state is MemberState.UNKNOWN:
-        if owned is None or owned:
-            raise MustRejoin
+        assert owned is not None and not owned, "such a member is refused"  # see refusing.check_state
         epoch = target_epoch
     return _towards(current, epoch, target_epoch, target, topic_ids, owned, is_held)
 

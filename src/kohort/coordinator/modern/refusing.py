@@ -7,6 +7,8 @@ from typing import Any
 
 from kohort.coordinator.modern.group import owned_partitions
 from kohort.coordinator.modern.member import Member
+from kohort.coordinator.modern.reconcile import Owned
+from kohort.coordinator.modern_records import MemberState
 from kohort.protocol.errors import ErrorCode
 
 
@@ -67,6 +69,14 @@ def check_epoch(member: Member, message: Any) -> None:
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The member comes with epoch {asked} and is in epoch {known}; it must give up its partitions and rejoin.",
     )
+
+
+def check_state(member: Member | None, owned: Owned | None) -> None:
+    """What a later version has left behind is not known here: the member must come without partitions."""
+    if member is not None and member.current.state is MemberState.UNKNOWN and (owned is None or owned):
+        raise Refused(
+            ErrorCode.FENCED_MEMBER_EPOCH, "The member is in a state of another version; give up everything and rejoin."
+        )
 
 
 def _has_only(message: Any, member: Member) -> bool:

@@ -1,16 +1,26 @@
-"""Subscriptions by regular expression: whether one can be taken, and what it means for the group when it changes."""
+"""Subscriptions by regular expression: what may be one, when they are resolved, and what that means for the group.
+
+Resolving looks at every topic: no heartbeat waits for it. One that finds it due sets the group's deadline to now, and
+the broker comes to it between requests.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.context import Context
+from kohort.coordinator.effects import Decision
 from kohort.coordinator.modern import expressions
 from kohort.coordinator.modern.group import ModernGroup
 from kohort.coordinator.modern.refusing import Refused
 from kohort.coordinator.modern.steps import Steps
-from kohort.coordinator.modern_records import Kind
+from kohort.coordinator.modern.topics import metadata_hash
+from kohort.coordinator.modern_records import Kind, ResolvedRegex
 from kohort.protocol.errors import ErrorCode
+
+MIN_INTERVAL_MS = 10_000  # fixed in Kafka
+_VERSION = 0  # of Kafka's metadata, which there is none of here: a Kafka that reads this resolves again
 
 
 class RegexUpdate(NamedTuple):
@@ -29,9 +39,38 @@ def check(context: Context, group: ModernGroup | None, regex: str | None) -> Non
 
 def update(steps: Steps, old: str, new: str) -> RegexUpdate:
     """The member's record is in the group already."""
-    group = steps.group
+    context, group = steps.context, steps.group
+    if old != new and old and not group.regexes[old] and old in group.resolved:
+        steps.put(Kind.REGEX, None, old)
+    if group.regexes and _is_due(context, group):
+        context.timers.set(group.resolve, context.now_ms)
     if old == new:
         return RegexUpdate(False, False)
-    if old and not group.regexes[old] and old in group.resolved:
-        steps.put(Kind.REGEX, None, old)
     return RegexUpdate(True, new in group.resolved if new else bool(old))
+
+
+def _is_due(context: Context, group: ModernGroup) -> bool:
+    last_ms = max((known.timestamp_ms for known in group.resolved.values()), default=None)
+    if last_ms is None:
+        return True
+    age_ms = context.now_ms - last_ms
+    if age_ms <= MIN_INTERVAL_MS:
+        return False
+    unresolved = len(group.regexes) != len(group.resolved)
+    return unresolved or group.topics_came or age_ms > context.config.consumer_regex_refresh_interval_ms
+
+
+def resolve(context: Context, group: ModernGroup) -> Decision | None:
+    """All expressions of the group; a new epoch where one of them stands for other topics now."""
+    group.topics_came = False
+    steps = Steps(context, group)
+    names = list(context.topics.names())
+    changed = False
+    for regex in list(group.regexes):
+        topics = expressions.matching(regex, names)
+        known = group.resolved.get(regex)
+        changed |= topics != (frozenset() if known is None else known.topics)
+        steps.put(Kind.REGEX, ResolvedRegex(topics, _VERSION, context.now_ms), regex)
+    if changed or metadata_hash(context.topics, group.subscribed_names()) != group.metadata_hash:
+        steps.bump(Cause(CauseKind.REGEX_RESOLVED))
+    return steps.decision(Cause(CauseKind.REGEX_RESOLVED))

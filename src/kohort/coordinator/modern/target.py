@@ -20,9 +20,7 @@ def update_target(steps: Steps) -> None:
     context, group = steps.context, steps.group
     if group.assignment_epoch >= group.epoch or not _is_time(context, group):
         return
-    name = group.preferred_assignor() or ""
-    if name not in context.config.assignors:
-        name = next(iter(context.config.assignors))  # it was there when the member asked for it
+    name = group.preferred_assignor(context.config.assignors)
     spec = group_spec(context, group)
     assignor = context.config.assignors[name]
     try:
@@ -59,7 +57,8 @@ def group_spec(context: Context, group: ModernGroup) -> GroupSpec:
         if found is not None:
             topics[found[0]] = TopicSpec(name, found[1])
     members: dict[str, MemberSpec] = {}
-    for member_id, member in group.members.items():
+    for member_id in sorted(group.members):  # whatever the order in which they came, or were read
+        member = group.members[member_id]
         said = member.metadata
         subscription = MemberMetadata(topics=said.topics, regex=said.regex)
         topic_ids = known.get(subscription)
