@@ -64,12 +64,14 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         OffsetOutOfRangeError,
         Producer,
+        ProducerFencedError,
         RebalanceInProgressError,
         RebalanceListener,
         RecordError,
         RecordMetadata,
         SubscriptionPattern,
         TopicPartition,
+        TransactionAbortableError,
     )
     from kohort.client.admin_types import (
         ClusterDescription,
@@ -130,6 +132,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "Producer",
+    "ProducerFencedError",
     "RangeAssignor",
     "RebalanceInProgressError",
     "RebalanceListener",
@@ -144,6 +147,7 @@ __all__ = [
     "Subscription",
     "SubscriptionPattern",
     "TopicPartition",
+    "TransactionAbortableError",
     "acl",
 ]
 __version__ = "0.1.0"
@@ -191,7 +195,9 @@ _HOMES = {
     "RebalanceInProgressError": "kohort.client",
     "RebalanceListener": "kohort.client",
     "RebalanceProtocol": "kohort.assignors",
+    "ProducerFencedError": "kohort.client",
     "RecordError": "kohort.client",
+    "TransactionAbortableError": "kohort.client",
     "RecordMetadata": "kohort.client",
     "Resource": "kohort.client.admin_types",
     "RoundRobinAssignor": "kohort.assignors",

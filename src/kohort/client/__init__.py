@@ -22,8 +22,10 @@ if TYPE_CHECKING:
         LogTruncationError,
         NoOffsetForPartitionError,
         OffsetOutOfRangeError,
+        ProducerFencedError,
         RebalanceInProgressError,
         RecordError,
+        TransactionAbortableError,
     )
     from kohort.client.listeners import RebalanceListener
     from kohort.client.producer import Producer
@@ -55,12 +57,14 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "Producer",
+    "ProducerFencedError",
     "RebalanceInProgressError",
     "RebalanceListener",
     "RecordError",
     "RecordMetadata",
     "SubscriptionPattern",
     "TopicPartition",
+    "TransactionAbortableError",
 ]
 
 _HOMES = {
@@ -84,7 +88,9 @@ _HOMES = {
     "Producer": "kohort.client.producer",
     "RebalanceInProgressError": "kohort.client.errors",
     "RebalanceListener": "kohort.client.listeners",
+    "ProducerFencedError": "kohort.client.errors",
     "RecordError": "kohort.client.errors",
+    "TransactionAbortableError": "kohort.client.errors",
     "RecordMetadata": "kohort.client.producer_async",
     "SubscriptionPattern": "kohort.client.subscriptions",
     "TopicPartition": "kohort.client.types",

@@ -42,6 +42,7 @@ class BatchingConfig:
     retry_backoff_ms: int = 100
     max_request_size: int = 1_048_576
     idempotent: bool = True
+    transactional_id: str | None = None
 
 
 class ProducerId(NamedTuple):
@@ -148,6 +149,8 @@ class Batching:
         self._sequences: dict[TopicPartition, int] = {}
         self._producer_id = NO_PRODUCER_ID
         self._id_wanted = config.idempotent
+        # Partitions that the open transaction is known to hold; None where there are no transactions.
+        self.enlisted: set[TopicPartition] | None = None if config.transactional_id is None else set()
 
     # -- records in ---------------------------------------------------------------------------------------------------
 
@@ -200,6 +203,8 @@ class Batching:
         for tp, queue in self._queues.items():
             if not queue or tp in self._in_flight or not self._due(queue, now_ms):
                 continue
+            if self.enlisted is not None and tp not in self.enlisted:
+                continue
             batch, node_id = queue[0], leaders.get(tp, -1)
             if node_id < 0 or not self._number(batch):
                 continue
@@ -210,6 +215,19 @@ class Batching:
             self._in_flight[tp] = queue.popleft()
             by_node.setdefault(node_id, []).append(batch)
         return by_node
+
+    def unenlisted(self) -> list[TopicPartition]:
+        """Partitions that have to be in the transaction before anything is sent to them."""
+        if self.enlisted is None:
+            return []
+        return [tp for tp, queue in self._queues.items() if queue and tp not in self.enlisted]
+
+    def drop_queued(self, error: KafkaError) -> list[Outcome]:
+        """Fail what is not on its way yet."""
+        queued = [batch for queue in self._queues.values() for batch in queue]
+        for queue in self._queues.values():
+            queue.clear()
+        return [outcome for batch in queued for outcome in self._done(batch, None, error)]
 
     def _due(self, queue: deque[Batch], now_ms: int) -> bool:
         first = queue[0]
@@ -247,10 +265,12 @@ class Batching:
                 producer_id=self._producer_id.producer_id if numbered else -1,
                 producer_epoch=self._producer_id.epoch if numbered else -1,
                 base_sequence=batch.sequence if batch.sequence is not None else -1,
+                transactional=self.enlisted is not None,
             )
             entry = ProduceRequest.PartitionProduceData(index=batch.tp.partition, records=data)
             topics.setdefault(batch.tp.topic, []).append(entry)
         return ProduceRequest(
+            transactional_id=self.config.transactional_id,
             acks=self.config.acks,
             timeout_ms=self.config.request_timeout_ms,
             topic_data=[
@@ -296,7 +316,7 @@ class Batching:
             self._in_flight.pop(batch.tp, None)
             self._queues[batch.tp].extendleft(reversed(batch.halves()))
             return []
-        if code in _FORGOTTEN and self.config.idempotent:
+        if code in _FORGOTTEN and self.config.idempotent and self.enlisted is None:
             self._id_wanted = True
             for waiting in (batch, *self._queues[batch.tp]):
                 waiting.sequence = None
@@ -334,7 +354,7 @@ class Batching:
         if self._in_flight.get(batch.tp) is batch:
             del self._in_flight[batch.tp]
         self.buffered_bytes -= batch.size - BATCH_OVERHEAD
-        if error is not None and batch.sequence is not None:
+        if error is not None and batch.sequence is not None and self.enlisted is None:
             self._id_wanted = True  # a gap in the numbers: begin anew under another id
         root = batch.root
         root.parts.append(Part(batch.start, stored, error))

@@ -20,8 +20,10 @@ __all__ = [
     "NoOffsetForPartitionError",
     "NotConnectedError",
     "OffsetOutOfRangeError",
+    "ProducerFencedError",
     "RebalanceInProgressError",
     "RecordError",
+    "TransactionAbortableError",
     "error_for",
 ]
 
@@ -67,6 +69,17 @@ class FencedInstanceIdError(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.FENCED_INSTANCE_ID, message)
+
+
+class ProducerFencedError(KafkaError):
+    """Another producer has the transactional.id, or the transaction took too long: stop, or make a new producer."""
+
+
+class TransactionAbortableError(KafkaError):
+    """The transaction cannot be committed: abort() it, and do it again. Nothing of it will be read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
 
 
 class NoOffsetForPartitionError(KafkaError):

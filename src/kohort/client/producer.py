@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kohort.client.background import LoopThread, blocking
@@ -20,7 +21,11 @@ class Producer:
         producer.send("orders", b"...", key="customer-7")
 
     Any number of threads may use one. Settings are Kafka's, dotted in `config` or underscored as keywords; keys and
-    values are bytes, str (UTF-8) or None.
+    values are bytes, str (UTF-8) or None. With a transactional_id:
+
+    with producer.transaction():
+        producer.send("totals", b"...")
+        producer.send_offsets({TopicPartition("orders", 0): 17}, consumer.group_metadata())
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
@@ -84,6 +89,21 @@ class Producer:
                 self._thread.close()
                 self._thread = None
 
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """begin(), then commit(), or abort() where the block raises."""
+        self.begin()
+        try:
+            yield self
+        except BaseException:
+            self._blocking_call(AsyncProducer._abort_unless_stopped)
+            raise
+        self._blocking_call(AsyncProducer._commit_or_abort)
+
+    begin = blocking(AsyncProducer.begin)
+    send_offsets = blocking(AsyncProducer.send_offsets)
+    commit = blocking(AsyncProducer.commit)
+    abort = blocking(AsyncProducer.abort)
     flush = blocking(AsyncProducer.flush)
     partitions_for = blocking(AsyncProducer.partitions_for)
 

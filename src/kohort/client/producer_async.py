@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from kohort.assignors.types import ConsumerGroupMetadata
 from kohort.client.batching import Batch, Batching, Outcome, Part, ProducerId, record_size
 from kohort.client.cluster import Cluster
-from kohort.client.errors import ConsumerClosedError, KafkaTimeoutError, error_for
+from kohort.client.errors import (
+    ConfigError,
+    ConsumerClosedError,
+    KafkaTimeoutError,
+    TransactionAbortableError,
+    error_for,
+)
 from kohort.client.metadata import Metadata
 from kohort.client.partitioner import Sticky, partition_for_key
 from kohort.client.producer_config import ProducerConfig
+from kohort.client.producer_transactions import Offsets, Transactions
+from kohort.client.transactions import Step
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import InitProducerIdRequest
 from kohort.records.batch import Header, Record
 
 LAST_VERSION_WITH_TOPIC_NAMES = 12
+LAST_VERSION_OF_TV1 = 11
 FLUSH_FOREVER_S = 366 * 86_400.0
 
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
@@ -124,6 +135,8 @@ class AsyncProducer:
         self._flushing = 0
         self._closed = False
         self._cluster: Cluster | None = None
+        transactional_id = self.config["transactional.id"]
+        self._transactions = None if transactional_id is None else Transactions(self, transactional_id)
 
     async def __aenter__(self) -> AsyncProducer:
         self.start()
@@ -182,6 +195,8 @@ class AsyncProducer:
     def enqueue(self, topic: str, record: Record, size: int, partition: int | None) -> tuple[Delivery, bool] | None:
         """From any thread, and whether to `pump`; None where metadata or room is missing: then `prepare`."""
         known = self._partitions.get(topic)
+        if self._transactions is not None:
+            self._transactions.state.require("send()", Step.OPEN)
         if known is None:
             return None
         with self._lock:
@@ -263,7 +278,11 @@ class AsyncProducer:
             while found := self._batching.drain(moment, self._leaders):
                 ready += found.items()
             deadline = self._batching.next_deadline()
+            unenlisted = self._batching.unenlisted()
         self._settle(outcomes)
+        if self._transactions is not None:
+            self._transactions.enlist_soon(unenlisted)
+            ask_id = False
         if ask_id:
             self._asking_id = True
             self._spawn(self._new_producer_id(cluster))
@@ -289,7 +308,10 @@ class AsyncProducer:
         try:
             request = self._batching.request(batches)
             response = await cluster.request(
-                node_id, request, max_version=LAST_VERSION_WITH_TOPIC_NAMES, answered=request.acks != 0
+                node_id,
+                request,
+                max_version=LAST_VERSION_WITH_TOPIC_NAMES if self._transactions is None else LAST_VERSION_OF_TV1,
+                answered=request.acks != 0,
             )
         except KafkaError as error:
             with self._lock:
@@ -337,6 +359,8 @@ class AsyncProducer:
         for outcome in outcomes:
             if outcome.error is not None:
                 self._unseen[outcome.batch] = outcome.error
+                if self._transactions is not None:
+                    self._transactions.state.failed(outcome.error)
             if outcome.batch.promise.set_running_or_notify_cancel():
                 outcome.batch.promise.set_result(outcome.parts)
         if outcomes:
@@ -374,6 +398,8 @@ class AsyncProducer:
         if self._closed:
             return
         try:
+            if self._transactions is not None and self._transactions.state.step in (Step.OPEN, Step.BROKEN):
+                await self.abort()
             await self.flush(timeout)
         finally:
             self._closed = True
@@ -387,6 +413,53 @@ class AsyncProducer:
                 self._settle(
                     self._batching.abandon(KafkaTimeoutError("the producer was closed before this was stored"))
                 )
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    @property
+    def _own_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise ConfigError("transactions need a transactional.id: AsyncProducer(transactional_id=...)")
+        return self._transactions
+
+    async def begin(self) -> None:
+        """Begin a transaction. The first one takes the transactional.id over from whoever had it."""
+        await self._own_transactions.begin()
+
+    async def send_offsets(self, offsets: Offsets, group: ConsumerGroupMetadata | str) -> None:
+        """Commit a consumer's positions in the transaction: {TopicPartition("orders", 0): 17}, and
+        `consumer.group_metadata()`, so that a consumer that has lost its partitions cannot."""
+        await self._own_transactions.send_offsets(offsets, group)
+
+    async def commit(self) -> None:
+        """Everything since begin() is read from now on, whole. TransactionAbortableError: abort() instead."""
+        await self._own_transactions.commit()
+
+    async def abort(self) -> None:
+        """Nothing since begin() will ever be read by read_committed consumers."""
+        await self._own_transactions.abort()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncProducer]:
+        """begin(), then commit(), or abort() where the block raises."""
+        await self.begin()
+        try:
+            yield self
+        except BaseException:
+            await self._abort_unless_stopped()
+            raise
+        await self._commit_or_abort()
+
+    async def _abort_unless_stopped(self) -> None:
+        if self._own_transactions.state.step is not Step.STOPPED:
+            await self.abort()
+
+    async def _commit_or_abort(self) -> None:
+        try:
+            await self.commit()
+        except TransactionAbortableError:
+            await self.abort()
+            raise
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic."""

@@ -41,6 +41,12 @@ def _acks(value: Any) -> int:
         raise ValueError("must be all (or -1), 1 or 0") from None
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be a name")
+    return value
+
+
 def _compression(value: Any) -> Compression:
     if isinstance(value, Compression):
         return value
@@ -60,6 +66,13 @@ _NUMBERS = [
     ("buffer.memory", 33_554_432, "Bytes of records not yet stored; send() waits when it is full.", "number", 1),
     ("max.block.ms", 60_000, "How long send() may wait for metadata or for room in the buffer.", "milliseconds", 0),
     ("max.request.size", 1_048_576, "The largest record, and the largest request.", "number", 1),
+    (
+        "transaction.timeout.ms",
+        60_000,
+        "A transaction that is open for longer is aborted by the broker, and its producer fenced.",
+        "milliseconds",
+        1,
+    ),
     ("delivery.timeout.ms", 120_000, "A record that is not stored within this time has failed.", "milliseconds", 0),
 ]
 
@@ -79,6 +92,9 @@ PRODUCER_SETTINGS: dict[str, Setting] = {
         "Retries store no record twice and keep the order; needs acks=all.",
         "boolean",
     ),
+    "transactional.id": Setting(
+        "transactional.id", _text, None, "The name under which begin(), commit() and abort() work.", "string"
+    ),
     "key.serializer": Setting("key.serializer", _callable, None, "A function from the key to bytes.", "callable"),
     "value.serializer": Setting("value.serializer", _callable, None, "A function from the value to bytes.", "callable"),
 }
@@ -95,6 +111,8 @@ class ProducerConfig(Config):
             if self.is_given("enable.idempotence"):
                 raise ConfigError("enable.idempotence=true needs acks=all: leave one of them out")
             self._values["enable.idempotence"] = False  # as Kafka: fewer acks were asked for, so no promise is made
+        if self["transactional.id"] is not None and not self["enable.idempotence"]:
+            raise ConfigError("a transactional.id needs enable.idempotence=true and acks=all")
 
     def batching(self) -> BatchingConfig:
         return BatchingConfig(
@@ -107,4 +125,5 @@ class ProducerConfig(Config):
             retry_backoff_ms=self["retry.backoff.ms"],
             max_request_size=self["max.request.size"],
             idempotent=self["enable.idempotence"],
+            transactional_id=self["transactional.id"],
         )
