@@ -65,6 +65,7 @@ CLIENT_SHELL = {
         "listing",
         "producer",
         "producer_async",
+        "producer_transactions",
         "security",
         "tokens",
         "transport",
