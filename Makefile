@@ -81,6 +81,7 @@ soak: $(READY)
 	$(BIN)/python tests/soak.py --minutes 10
 
 soak-spark: $(READY)
+	$(BIN)/python tests/soak_spark_steady.py
 	$(BIN)/python tests/soak_spark.py --minutes 6
 
 bench: $(READY)
