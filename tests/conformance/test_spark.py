@@ -50,6 +50,42 @@ def test_queries_share_a_group_that_kafkas_tools_can_see(spark: Any, apache_kafk
     share_and_take_over(spark, apache_kafka.bootstrap_servers, tmp_path, members_are_shown, the_lag_is_zero)
 
 
+def test_queries_share_a_group_of_the_consumer_protocol(spark: Any, apache_kafka: ApacheKafka, tmp_path: Path) -> None:
+    """Two queries, a consumer of librdkafka, a kill -9: the same story, and the broker assigns."""
+
+    def of_the_protocol(group: str, topic: str) -> None:
+        shown = describe(apache_kafka, group, "--state")
+        assert shown[0]["ASSIGNMENT-STRATEGY"] == "uniform"
+
+    share_and_take_over(spark, apache_kafka.bootstrap_servers, tmp_path, of_the_protocol, protocol="consumer")
+
+
+def test_a_group_of_the_consumer_protocol_without_a_standstill(apache_kafka: ApacheKafka) -> None:
+    """A hand-over waits for the batch in flight, rereads nothing, and a static query finds its partitions again."""
+    servers, topic, group = apache_kafka.bootstrap_servers, unique("orders"), unique()
+    create(servers, topic)
+    produce(servers, topic, [str(number) for number in range(80)])
+    modern = {"subscribe": topic, "group_protocol": "consumer"}
+    first = Query(servers, group, group_instance_id="one", **modern)
+    until(first.plan)
+    second = Query(servers, group, group_instance_id="two", **modern)
+    with stopping(first, second):
+        assert len(first.owned()) == 4, "the batch in flight keeps its partitions"
+        assert first.run() == 80
+        until(lambda: (not first.plan() and len(first.owned()) == len(second.owned()) == 2) or (second.plan() and None))
+        produce(servers, topic, [str(number) for number in range(80, 160)])
+        until(lambda: first.step() + second.step() is not None and len(first.rows) + len(second.rows) == 160)
+        first.plan_nothing()
+        second.plan_nothing()
+        held, checkpoint = second.owned(), second.offset
+        second.stop()
+        again = Query(servers, group, checkpoint, group_instance_id="two", **modern)
+        with stopping(again):
+            until(lambda: again.step() is not None and again.owned() == held)
+            assert len(first.owned()) == 2
+    assert sorted(map(int, first.values() + second.values())) == list(range(160))
+
+
 def test_transactions(apache_kafka: ApacheKafka) -> None:
     servers, topic = apache_kafka.bootstrap_servers, unique("payments")
     create(servers, topic, 1)

@@ -5,7 +5,7 @@ import pytest
 from kohort.schemes.compare import BROKER, CHANGES, CRASH, CUT, JOIN, LAG, LEAVE, SCHEMES, Script, run
 from kohort.schemes.watchers import MAX_RETRIES, Watchers
 
-WATCHERS, SERVER, TODAY = SCHEMES
+WATCHERS, SERVER, TODAY, NEXT = SCHEMES
 SIZES = (4, 8, 16)
 SEED = 0
 
@@ -93,12 +93,23 @@ def test_watchers_a_follower_that_catches_up_within_the_retries_costs_time_only(
     assert {(o.tally.gave_up, o.unread) for o in behind} == {(0, 0)}
 
 
-def test_cut_off_from_its_coordinator_a_consumer_reads_on_and_only_today_its_commits_are_fenced(outcomes):
+def test_cut_off_from_its_coordinator_a_consumer_reads_on_and_only_with_a_generation_are_its_commits_fenced(outcomes):
     for size in SIZES:
-        watchers, server, today = (outcomes[scheme, size, CUT].tally for scheme in SCHEMES)
-        assert min(watchers.two_readers_ms, server.two_readers_ms, today.two_readers_ms) > 10_000
+        tallies = [outcomes[scheme, size, CUT].tally for scheme in SCHEMES]
+        watchers, server, today, following = tallies
+        assert min(tally.two_readers_ms for tally in tallies) > 10_000
         assert watchers.stale_commits > 0 and server.stale_commits > 0
-        assert today.stale_commits == 0
+        assert today.stale_commits == following.stale_commits == 0
+
+
+def test_next_only_those_who_are_concerned_hear_of_a_change_however_large_the_group(outcomes):
+    for change in (JOIN, LEAVE, CRASH):
+        found = tallies(outcomes, NEXT, change)
+        assert max(tally.requests for tally in found) <= 10
+        assert max(tally.notifications for tally in found) <= 6
+    largest = SIZES[-1]
+    assert outcomes[NEXT, largest, JOIN].tally.standstill_ms < outcomes[TODAY, largest, LAG].tally.standstill_ms
+    assert outcomes[NEXT, largest, BROKER].tally.standstill_ms == 0
 
 
 def test_today_refuses_what_a_consumer_of_an_old_generation_commits():

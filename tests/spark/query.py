@@ -39,6 +39,8 @@ class Query:
     def __init__(self, servers: str, group: str, checkpoint: dict[str, Any] | None = None, **options: str) -> None:
         given = {"kafka.bootstrap.servers": servers, "group.id": group, **QUICK}
         given |= {name.replace("_", "."): value for name, value in options.items()}
+        if given.get("group.protocol") == "consumer":
+            del given["session.timeout.ms"], given["heartbeat.interval.ms"]
         if "startingTimestamp" not in given:
             given.setdefault("startingOffsets", "earliest")
         if "subscribePattern" not in given:

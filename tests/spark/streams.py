@@ -13,6 +13,11 @@ from confluent_kafka import Consumer
 
 from spark.query import committed, create, members, numbers, produce, unique, until
 
+TIMES = {
+    "classic": {"session.timeout.ms": "3000", "heartbeat.interval.ms": "300"},
+    "consumer": {"kafka.group.protocol": "consumer"},
+}
+"""In a group of the consumer protocol they are the broker's."""
 RUNNER = "python_streaming_source_runner"
 
 
@@ -49,7 +54,16 @@ def patiently(condition: Callable[[], Any], what: str) -> Any:
 class Stream:
     """A running query into Spark's memory sink."""
 
-    def __init__(self, spark: Any, servers: str, group: str, topic: str, checkpoint: Path, **options: str) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        servers: str,
+        group: str,
+        topic: str,
+        checkpoint: Path,
+        protocol: str = "classic",
+        **options: str,
+    ) -> None:
         before = driver_processes()
         self._spark, self._table = spark, unique("rows").replace("-", "_")
         self._folder, self._attempts = checkpoint, 0
@@ -58,8 +72,7 @@ class Stream:
             "group.id": group,
             "subscribe": topic,
             "startingOffsets": "earliest",
-            "session.timeout.ms": "3000",
-            "heartbeat.interval.ms": "300",
+            **TIMES[protocol],
             **options,
         }
         frame = reader.options(**settings).load().selectExpr("partition", "offset", "cast(value as string) AS value")
@@ -103,17 +116,18 @@ class Stream:
 class PlainConsumer:
     """A confluent-kafka consumer that commits every record it has seen."""
 
-    def __init__(self, servers: str, group: str, topic: str) -> None:
+    def __init__(self, servers: str, group: str, topic: str, protocol: str = "classic") -> None:
         self.seen: list[str] = []
+        times: dict[str, Any] = {"group.protocol": "consumer"}
+        if protocol == "classic":
+            times = {**TIMES[protocol], "partition.assignment.strategy": "cooperative-sticky"}
         self._consumer = Consumer(
             {
                 "bootstrap.servers": servers,
                 "group.id": group,
-                "partition.assignment.strategy": "cooperative-sticky",
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 3000,
-                "heartbeat.interval.ms": 300,
                 "enable.auto.commit": False,
+                **times,
             }
         )
         self._consumer.subscribe([topic])
@@ -136,14 +150,15 @@ def share_and_take_over(
     folder: Path,
     when_shared: Callable[[str, str], None] = lambda group, topic: None,
     at_the_end: Callable[[str, str], None] = lambda group, topic: None,
+    protocol: str = "classic",
 ) -> None:
     """Two queries share a group, a plain consumer joins and leaves, one query is killed, the other takes over."""
     topic, group = unique("orders"), unique()
     create(servers, topic)
     produce(servers, topic, numbers(0, 400))
-    first = Stream(spark, servers, group, topic, folder / "1")
+    first = Stream(spark, servers, group, topic, folder / "1", protocol)
     patiently(lambda: len(first.values()) == 400, "the first query reads all")
-    second = Stream(spark, servers, group, topic, folder / "2")
+    second = Stream(spark, servers, group, topic, folder / "2", protocol)
     fed = 400
 
     def feed() -> int:
@@ -158,7 +173,7 @@ def share_and_take_over(
 
     patiently(shared, "the two queries share the partitions")
     when_shared(group, topic)
-    consumer = PlainConsumer(servers, group, topic)
+    consumer = PlainConsumer(servers, group, topic, protocol)
     patiently(consumer.poll, "the plain consumer gets a partition")
     feed()
     patiently(lambda: consumer.poll() and len(consumer.seen) >= 10, "and reads it")

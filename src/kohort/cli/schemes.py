@@ -1,4 +1,4 @@
-"""`kohort schemes`: the three ways of coordinating a group put through the same changes, as a table or JSON."""
+"""`kohort schemes`: the four ways of coordinating a group put through the same changes, as a table or JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kohort.schemes.zookeeper import SYNC_LIMIT_MS
 app = new_app()
 
 MESSAGES = ("notifications", "reads", "writes", "requests")
-WRONG = ("views-differ-ms", "no-reader-ms", "two-readers-ms")
+WRONG = ("views-differ-ms", "no-reader-ms", "standstill-ms", "two-readers-ms")
 
 
 @command(app)
@@ -30,11 +30,12 @@ def schemes(
     by_change: Annotated[bool, typer.Option("--by-change", help="Print a row for every change instead.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the three ways in which Kafka has coordinated groups: herd effect and split brain, measured.
+    """Compare the four ways in which Kafka has coordinated groups: herd effect and split brain, measured.
 
     "watchers" is Kafka 0.8, where every consumer watches ZooKeeper and decides for itself; "server coordinator" is a
-    broker that watches ZooKeeper and assigns; "today" is this broker and this consumer. Each is put through the same
-    changes in virtual time; the same seed always gives the same figures.
+    broker that watches ZooKeeper and assigns; "today" is this broker and this consumer, "next" the same with
+    group.protocol=consumer, where the broker assigns again. Each is put through the same changes in virtual time; the
+    same seed always gives the same figures.
     """
     logging.disable(logging.CRITICAL)
     outcomes = list(compare(_sizes(members), seed, lag_ms))
@@ -61,12 +62,16 @@ def _print_comparison(outcomes: list[Outcome], lag_ms: int) -> None:
     groups = [(o.scheme, o.members) for o in outcomes if o.change == JOIN]
     print("One more consumer joins, as the last of so many:")
     print_table(
-        ("scheme", "members", *MESSAGES, "agreed-after-ms", "messages-of-all-joins"),
+        ("scheme", "members", *MESSAGES, "agreed-after-ms", "standstill-ms", "messages-of-all-joins"),
         (
-            (*group, *_messages(found[*group, JOIN]), _agreed(found[*group, JOIN]), found[*group, ALL_JOIN].messages)
+            (
+                *(*group, *_messages(found[*group, JOIN]), _agreed(found[*group, JOIN])),
+                *(found[*group, JOIN].tally.standstill_ms, found[*group, ALL_JOIN].messages),
+            )
             for group in groups
         ),
     )
+    print("standstill-ms is the time in which a partition had no reader, added up over the partitions.")
     print(f"\nA consumer joins while a ZooKeeper follower is {lag_ms / 1000:g} s behind; then another consumer")
     print(f"is cut off from whoever coordinates for {CUT_MS // 1000} s, but not from the brokers it reads from:")
     print_table(
@@ -92,7 +97,7 @@ def _wrong(lag: Outcome, cut: Outcome) -> tuple[int, ...]:
 
 def _lessons(found: dict[tuple[str, int, str], Outcome], members: int) -> Iterable[str]:
     """A line a scheme, with what was measured at the largest size."""
-    watchers, server, today = (
+    watchers, server, today, following = (
         (found[scheme, members, JOIN], found[scheme, members, LAG], found[scheme, members, CUT]) for scheme in SCHEMES
     )
     join, lag, _ = watchers
@@ -113,6 +118,12 @@ def _lessons(found: dict[tuple[str, int, str], Outcome], members: int) -> Iterab
         f" {cut.tally.two_readers_ms} ms what another has got, but its generation is over: {cut.tally.stale_commits}"
         " stale commits stored."
     )
+    join, _, cut = following
+    yield (
+        f"next: {join.tally.requests} requests for the same join, of those who are concerned; partitions stood still"
+        f" for {join.tally.standstill_ms} ms in all, {today[0].tally.standstill_ms} ms today; who is cut off has an"
+        f" old epoch: {cut.tally.stale_commits} stale commits stored."
+    )
 
 
 def _print_changes(outcomes: list[Outcome]) -> None:
@@ -126,6 +137,7 @@ def _print_changes(outcomes: list[Outcome]) -> None:
                 *(
                     o.tally.disagreeing_ms,
                     o.tally.no_reader_ms,
+                    o.tally.standstill_ms,
                     o.tally.two_readers_ms,
                     o.unread,
                     o.tally.stale_commits,

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from kohort.schemes.meter import Tally
+from kohort.schemes.next import Next
 from kohort.schemes.scheme import SESSION_TIMEOUT_MS, Scheme
 from kohort.schemes.server_coordinator import ServerCoordinator
 from kohort.schemes.today import Today
@@ -18,6 +19,7 @@ SCHEMES: dict[str, Callable[[int, int], Scheme]] = {
     "watchers": Watchers,
     "server coordinator": ServerCoordinator,
     "today": Today,
+    "next": Next,
 }
 PARTITIONS_A_MEMBER = 2
 STEP_MS = 500

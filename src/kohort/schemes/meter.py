@@ -31,6 +31,8 @@ class Tally:
     disagreeing_ms: int = 0
     two_readers_ms: int = 0
     no_reader_ms: int = 0
+    standstill_ms: int = 0
+    """Time without a reader, added up over the partitions."""
     failed_attempts: int = 0
     gave_up: int = 0
     stale_commits: int = 0
@@ -118,6 +120,7 @@ class Meter:
             self.tally.disagreeing_ms += lasted_ms * self._disagree()
             self.tally.two_readers_ms += lasted_ms * (max(self._readers) > 1)
             self.tally.no_reader_ms += lasted_ms * (min(self._readers) == 0)
+            self.tally.standstill_ms += lasted_ms * self.unread
 
     def _disagree(self) -> bool:
         return len(set(self._views.values())) > 1

@@ -15,6 +15,7 @@ from kohort.client.types import TopicPartition
 from kohort.coordinator.events import GroupEvent, RebalanceCompleted
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -51,8 +52,9 @@ FETCH_WAIT_MS = 1_000
 class Observer(Checker):
     """Keeps no rule; hears what happens and keeps the meter."""
 
+    world: TodayWorld
+
     def __init__(self) -> None:
-        self.world: TodayWorld
         self._members_of: dict[int, frozenset[str]] = {}
         self._owners: dict[int, str] = {}
 
@@ -70,34 +72,40 @@ class Observer(Checker):
 
     def answered(self, coordinator: Any, call: Any, message: Any, response: Any) -> None:
         tally = self.world.meter.tally
-        if isinstance(message, HeartbeatRequest):
-            tally.notifications += response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        if isinstance(message, HeartbeatRequest | ConsumerGroupHeartbeatRequest):
+            tally.notifications += self._tells_of_a_change(response)
         elif isinstance(message, OffsetCommitRequest):
             for partition in (partition for topic in response.topics for partition in topic.partitions):
                 tally.refused_commits += partition.error_code != ErrorCode.NONE
                 owner = self._owners.get(partition.partition_index)
                 tally.stale_commits += partition.error_code == ErrorCode.NONE and owner != call.client_id
 
+    def _tells_of_a_change(self, response: Any) -> bool:
+        return bool(response.error_code == ErrorCode.REBALANCE_IN_PROGRESS)
+
 
 class TodayWorld(World):
     """The simulator's world, with one topic and members that come when they are called."""
 
-    def __init__(self, seed: int, partitions: int) -> None:
-        observer = Observer()
+    def __init__(self, seed: int, partitions: int, observer: Observer) -> None:
         super().__init__(seed, OPTIONS, [observer])
         self.meter = Meter(self.scheduler)
         observer.world = self
         self._create_topic(TOPIC, partitions)
 
     def coordinated_members(self) -> frozenset[str]:
+        return frozenset(member.client_id for member in self.group().members.values())
+
+    def group(self) -> Any:
         groups: Mapping[str, Any] = self.broker.core.coordinator.groups  # type: ignore[union-attr]
-        return frozenset(member.client_id for member in groups[GROUP].members.values())
+        return groups[GROUP]
 
     def grow(self, partitions: int) -> None:
-        assert self.broker.core is not None
-        topics = self.broker.core.topics
-        topics.now_ms = self.scheduler.now_ms
-        topics.grow(topics.by_name[TOPIC], partitions)
+        core = self.broker.core
+        assert core is not None
+        core.topics.now_ms = self.scheduler.now_ms
+        core.topics.grow(core.topics.by_name[TOPIC], partitions)
+        core.topic_grew(TOPIC, self.scheduler.now_ms)
         self.topics[TOPIC] = partitions
 
 
@@ -107,17 +115,22 @@ def to_coordinator(name: str) -> str:
 
 
 class TodayMember(SimMember):
+    PROTOCOL = "classic"
+
     def __init__(self, world: TodayWorld, name: str) -> None:
         self._meter = world.meter
-        super().__init__(world, name, GROUP, frozenset((TOPIC,)), "range", None, False, FETCH_WAIT_MS)
+        super().__init__(world, name, GROUP, frozenset((TOPIC,)), "range", None, False, FETCH_WAIT_MS, self.PROTOCOL)
 
     def _host_of(self, effect: Connect) -> str:
         return to_coordinator(self.name) if effect.role in OF_THE_GROUP else self.name
 
     def _watch(self, seen: Transmit | Answered) -> None:
         """Heartbeats and commits come with time, not with a change, as do pings and commits of a ZooKeeper client."""
-        self._meter.tally.requests += isinstance(seen, Transmit) and isinstance(seen.request, COORDINATION)
+        self._meter.tally.requests += isinstance(seen, Transmit) and self._coordinates(seen.request)
         super()._watch(seen)
+
+    def _coordinates(self, request: Any) -> bool:
+        return isinstance(request, COORDINATION)
 
     def _dawdles(self) -> bool:
         """An application that loses no time in its callbacks: here the coordination is measured."""
@@ -125,8 +138,11 @@ class TodayMember(SimMember):
 
 
 class Today:
+    MEMBER: type[TodayMember] = TodayMember
+    OBSERVER: type[Observer] = Observer
+
     def __init__(self, seed: int, partitions: int) -> None:
-        self._world = TodayWorld(seed, partitions)
+        self._world = TodayWorld(seed, partitions, self.OBSERVER())
         self.scheduler = self._world.scheduler
         self.meter = self._world.meter
         self.meter.topic_has(partitions)
@@ -134,7 +150,7 @@ class Today:
         self._producers: list[SimProducer] = []
 
     def join(self, name: str) -> None:
-        self._members[name] = TodayMember(self._world, name)
+        self._members[name] = self.MEMBER(self._world, name)
         self.meter.joined(name)
         self._members[name].start()
 

@@ -40,11 +40,13 @@ class SimMember:
         instance_id: str | None,
         manual_commit: bool,
         fetch_wait_ms: int = FETCH_WAIT_MS,
+        protocol: str = "classic",
     ) -> None:
         self.name = name
         self.group_id = group_id
         self.topics = topics
         self.assignors = assignors
+        self.protocol = protocol
         self.instance_id = instance_id
         self.manual_commit = manual_commit
         self.alive = False
@@ -71,17 +73,26 @@ class SimMember:
                 "client.id": self.name,
                 "group.id": self.group_id,
                 "group.instance.id": self.instance_id,
-                "session.timeout.ms": options.session_timeout_ms,
-                "heartbeat.interval.ms": min(3000, options.session_timeout_ms // 3),
                 "max.poll.interval.ms": options.max_poll_interval_ms,
                 "enable.auto.commit": not self.manual_commit,
-                "partition.assignment.strategy": self.assignors,
                 "metadata.max.age.ms": METADATA_MAX_AGE_MS,
                 "auto.offset.reset": "earliest",
                 "fetch.max.wait.ms": fetch_wait_ms,
                 "allow.auto.create.topics": False,
+                **self._of_the_protocol(),
             }
         )
+
+    def _of_the_protocol(self) -> dict[str, Any]:
+        """A group of the consumer protocol takes its times and its assignor from the broker."""
+        if self.protocol == "consumer":
+            return {"group.protocol": "consumer"}
+        options = self._world.options
+        return {
+            "session.timeout.ms": options.session_timeout_ms,
+            "heartbeat.interval.ms": options.heartbeat_interval_ms,
+            "partition.assignment.strategy": self.assignors,
+        }
 
     @property
     def now_ms(self) -> int:

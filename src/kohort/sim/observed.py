@@ -29,6 +29,7 @@ OBSERVED = frozenset(
         "OffsetFetch",
         "JoinGroup",
         "Heartbeat",
+        "ConsumerGroupHeartbeat",
         "LeaveGroup",
         "SyncGroup",
         "DescribeGroups",

@@ -60,6 +60,10 @@ class Options:
     damage_every_ms: int = 0
     damage_is_mended: bool = True
 
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        return min(3000, self.session_timeout_ms // 3)
+
     @classmethod
     def from_seed(cls, seed: int, **overrides: Any) -> Options:
         random = Random(f"options {seed}")

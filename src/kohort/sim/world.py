@@ -153,6 +153,10 @@ class World:
             "offsets.commit.timeout.ms": options.commit_timeout_ms,
             "offsets.retention.check.interval.ms": options.retention_check_ms if options.retention_ms else 600_000,
             "group.initial.rebalance.delay.ms": options.initial_rebalance_delay_ms,
+            "group.consumer.session.timeout.ms": options.session_timeout_ms,
+            "group.consumer.min.session.timeout.ms": 1,
+            "group.consumer.heartbeat.interval.ms": options.heartbeat_interval_ms,
+            "group.consumer.min.heartbeat.interval.ms": 1,
             "log.flush.interval.messages": 1 if options.fsync_always else 2**63 - 1,
         }
 
@@ -183,6 +187,7 @@ class World:
             return
         core.topics.now_ms = self.scheduler.now_ms
         core.topics.grow(core.topics.by_name[name], self.topics[name] + 1)
+        core.topic_grew(name, self.scheduler.now_ms)
         self.topics[name] += 1
 
     def partitions(self) -> list[TopicPartition]:
