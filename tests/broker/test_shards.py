@@ -548,6 +548,27 @@ def test_a_group_that_cannot_move_is_told_of(caplog: pytest.LogCaptureFixture) -
     assert fetched(world(made.store).connect(), MOVES) == {0: 7}
 
 
+def test_a_group_whose_partition_failed_before_the_topic_grew_does_not_begin_anew() -> None:
+    made = world(kohort_fsync="always")
+    client = client_of(made)
+    before = partition_for(MOVES, 2)
+    client.send(commit(MOVES, 7), 9)
+    made.turn()
+    made.turn()
+    assert committed(client.answers[-1]) is NONE
+    log_of(made, before).faults.flush_errors.append(errno.EIO)
+    client.send(commit(MOVES, 8), 9)
+    made.turn()
+    made.turn()
+    loaded(made)
+    assert fetched(client, MOVES) is ErrorCode.NOT_COORDINATOR
+    grow(client, 5)
+    loaded(made)
+    assert fetched(client, MOVES) is ErrorCode.NOT_COORDINATOR  # what it had cannot be read: nobody says it had nothing
+    new = next(f"n{i}" for i in range(100) if before not in {partition_for(f"n{i}", 2), partition_for(f"n{i}", 5)})
+    assert fetched(client, new) == {}
+
+
 def test_loads_that_nobody_waits_for_do_nothing() -> None:
     made = world()
     client = client_of(made)

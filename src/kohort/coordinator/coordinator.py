@@ -70,6 +70,7 @@ class Coordinator:
         self._nowhere: GroupShard = Shard(-1, -1, 0, Life.CLOSED, self._new_state(-1, TimerQueue(), None))
         self._on_its_way: GroupShard = Shard(-1, -1, 0, Life.LOADING, self._new_state(-1, TimerQueue(), None))
         self._scattered = True  # whether groups may be elsewhere than where their name belongs
+        self._counts_before: list[int] = []  # of partitions, before the topic grew: groups may be where those say
         self._routes: dict[str, GroupShard] = {}  # of groups that were seen in their shard: saves the hash of the name
         self.runtime.shards_changed = self._shards_changed
         self._handlers: dict[type, Callable[[Request], None]] = {
@@ -144,6 +145,10 @@ class Coordinator:
         not their generation."""
         if count == self.config.offsets_topic_num_partitions:
             return
+        if not self.runtime.shards:
+            self._counts_before.clear()
+        else:
+            self._counts_before.append(self.config.offsets_topic_num_partitions)
         self.config.offsets_topic_num_partitions = count
         self._shards_changed()
         moved = Cause(CauseKind.MOVED)
@@ -219,17 +224,21 @@ class Coordinator:
                 if len(self._routes) >= _MOST_ROUTES:
                     self._routes.clear()
                 self._routes[group_id] = shard
-            elif self._scattered and shard.life is ACTIVE and self._may_be_elsewhere(group_id):
-                return self._on_its_way
+            elif self._scattered and shard.life is ACTIVE:
+                return self._elsewhere(group_id) or shard
         return shard
 
-    def _may_be_elsewhere(self, group_id: str) -> bool:
-        """A group that is not at home, in a topic that has grown, may be on its way there, or not be read yet: until
-        all is read nobody can tell, and a group that seems new would begin without its commits."""
-        shards = self.runtime.shards.values()
-        loading = any(shard.life is Life.LOADING for shard in shards)
-        self._scattered = loading or any(shard.state.strays for shard in shards)
-        return loading or any(group_id in shard.state.strays for shard in shards)
+    def _elsewhere(self, group_id: str) -> GroupShard | None:
+        """A group that is not at home, in a topic that has grown, may be on its way there, not be read yet, or be where
+        nothing can be read: nobody can tell, and a group that seems new would begin without its commits."""
+        shards = self.runtime.shards
+        loading = any(shard.life is Life.LOADING for shard in shards.values())
+        failed = {index for index, shard in shards.items() if shard.life is Life.FAILED} if self._counts_before else ()
+        self._scattered = loading or bool(failed) or any(shard.state.strays for shard in shards.values())
+        if loading or any(group_id in shard.state.strays for shard in shards.values()):
+            return self._on_its_way
+        before = (partition_for(group_id, count) for count in self._counts_before)
+        return next((shards[index] for index in before if index in failed), None)
 
     def _error(self, shard: GroupShard) -> ErrorCode:
         return UNAVAILABLE[shard.life] if self.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -212,9 +212,10 @@ class World:
         return not self.broker.damaged or partition_for(group_id, OFFSETS_PARTITIONS) not in self.broker.damaged
 
     def is_online(self, group_id: str) -> bool:
-        """Whether the log of a group's partition can be written."""
-        log = self.broker.store.get(OFFSETS_TOPIC, partition_for(group_id, self.journal.partitions or 1))
-        return log is not None and log.failure is None
+        """Whether the log of a group's partition can be written, also where that was before the topic grew."""
+        counts = range(OFFSETS_PARTITIONS, self.journal.partitions + 1)
+        logs = [self.broker.store.get(OFFSETS_TOPIC, partition_for(group_id, count)) for count in counts]
+        return all(log is not None and log.failure is None for log in logs)
 
     def random_topics(self, random: Random) -> frozenset[str]:
         names = sorted(self.topics) + (sorted(self.spares) if self.options.subscribe_to_spares else [])
