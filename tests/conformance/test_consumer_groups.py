@@ -5,6 +5,7 @@ the group equal, field by field. Sentences differ: kohort explains errors in wor
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -39,6 +40,12 @@ class Side:
             assert not answer.results[0].error_code
         self.connection = KafkaSocket(bootstrap_servers)
         self.ids = Player(bootstrap_servers, ["t0", "t1"]).topic_ids
+        for number in range(200):  # Kafka's coordinator hears of the growth later
+            play = self.play(f"ready-{number}")
+            play.join("a")
+            if len(play.owned["a"]["t0"]) == 6:
+                break
+            time.sleep(0.05)
 
     def play(self, group_id: str) -> Play:
         return Play(self.connection, group_id, self.ids)

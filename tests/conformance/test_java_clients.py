@@ -59,7 +59,7 @@ def test_producer_consumer_and_admin(broker: kohort.Broker, java_classes: Path) 
         "local": "0",
         "producers": "true",
         "transactions": "0",
-        "features": "3",
+        "features": "4",
         "log_dirs": "true",
         "deleted": "true",
         "low": "5",
@@ -85,6 +85,25 @@ def test_console_producer_and_consumer_in_a_group(broker: kohort.Broker) -> None
     )
     row = next(line.split() for line in described.splitlines() if line.startswith("console-group"))
     assert row[1:6] == ["console", "0", "20", "20", "0"]
+
+
+def test_console_consumer_with_the_consumer_protocol(broker: kohort.Broker) -> None:
+    """KIP-848 by Kafka's own client, and what its tool shows of such a group."""
+    lines = "".join(f"v{i}\n" for i in range(20))
+    tool(broker, "org.apache.kafka.tools.ConsoleProducer", "--topic", "modern", input=lines)
+    shown = tool(
+        broker,
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--topic", "modern", "--group", "modern-group", "--from-beginning", "--max-messages", "20"),
+        *("--command-property", "group.protocol=consumer", "--timeout-ms", "60000"),
+    )
+    assert sorted(shown.split()) == sorted(f"v{i}" for i in range(20))
+    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    state = tool(broker, command, "--describe", "--group", "modern-group", "--state")
+    row = next(line.split() for line in state.splitlines() if line.startswith("modern-group"))
+    assert "uniform" in row and "Empty" in row
+    described = tool(broker, command, "--describe", "--group", "modern-group")
+    assert "20" in next(line.split() for line in described.splitlines() if line.startswith("modern-group"))
 
 
 def test_topic_and_config_tools(broker: kohort.Broker) -> None:
