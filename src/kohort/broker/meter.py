@@ -128,7 +128,9 @@ class GroupCounters:
     def _evicted(self, event: GroupEvent) -> None:
         _add(self.of(event.group_id).evictions, _kind(event))
 
-    def _refused(self, event: events.JoinRefused | events.SyncRefused | events.CommitRefused) -> None:
+    def _refused(
+        self, event: events.JoinRefused | events.SyncRefused | events.CommitRefused | events.HeartbeatRefused
+    ) -> None:
         _add(self.of(event.group_id).refusals, (event.error, _kind(event)))
 
     def _fenced(self, event: GroupEvent) -> None:
@@ -177,7 +179,9 @@ _OBSERVERS: dict[type[GroupEvent], Callable[[GroupCounters, Any], None]] = {
     events.JoinRefused: GroupCounters._refused,
     events.SyncRefused: GroupCounters._refused,
     events.CommitRefused: GroupCounters._refused,
+    events.HeartbeatRefused: GroupCounters._refused,
     events.RebalanceStarted: GroupCounters._started,
+    events.EpochStarted: GroupCounters._started,
     events.RebalanceCompleted: GroupCounters._completed,
     events.OffsetsRemoved: GroupCounters._offsets_removed,
     events.GroupDeleted: GroupCounters._deleted,
