@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 RECIPES := .venv-recipes
 OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
-.PHONY: demo test test-again browser recipes docs dist lint conformance bench sim soak soak-spark clean help
+.PHONY: demo test test-again browser recipes docs dist lint conformance bench hostile sim soak soak-spark clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
@@ -17,6 +17,7 @@ help:
 	@echo "make soak         ten minutes of real clients and real crashes"
 	@echo "make soak-spark   two Spark applications and a consumer in one group, killed, paused, reset; every offset audited"
 	@echo "make bench        side by side with Apache Kafka and Spark's own connector (needs a JDK 17+ and Maven)"
+	@echo "make hostile      how long an innocent member waits while somebody attacks the broker"
 	@echo "make recipes      kohort in tests of FastStream, Quix Streams, Faust, Bytewax, ... (downloads them)"
 	@echo "make docs         the site, with every link checked"
 	@echo "make dist         build what is published, and try it in clean environments"
@@ -86,6 +87,9 @@ soak-spark: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
+
+hostile: $(READY)  # attacks for some minutes; a real Kafka beside it where there is a JDK
+	$(BIN)/python bench/run.py --only hostile --seconds 10
 
 clean:
 	rm -rf $(VENV) $(RECIPES) build dist src/*.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SECTIONS = ("broker", "coordinator", "consumer_groups", "assignors", "consume", "decode", "log", "spark")
+SECTIONS = ("broker", "coordinator", "consumer_groups", "assignors", "consume", "decode", "log", "hostile", "spark")
 QUICK_PROGRAMS = {
     "assignors": ["--members", "50", "--partitions", "1000", "--topics", "1", "--runs", "2"],
     "decode": ["--rows", "20000", "--rounds", "2"],

@@ -262,7 +262,8 @@ def test_configs_are_told_by_kind_of_resource(guarded):
 def test_producer_ids_go_to_those_who_may_write_anything(guarded):
     request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     client = guarded.client()
-    assert client.call(request, 4).error_code == CLUSTER_FAILED
+    refused = client.call(request, 4)
+    assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (CLUSTER_FAILED, -1, -1)
     guarded.give(("WRITE", "TOPIC", "orders"))
     assert client.call(request, 4).error_code == 0
 

@@ -1,5 +1,8 @@
 """What one producer sends must not harm the others: records that nobody can read, or that take long to check."""
 
+import gc
+import tracemalloc
+
 import pytest
 
 from kohort.broker.checking import AT_ONCE_BYTES
@@ -111,3 +114,22 @@ def test_a_batch_that_cannot_be_read_ends_the_cleaning_of_its_partition_alone(ca
     caplog.clear()
     world.advance(1000)
     assert "bad" not in caplog.text, "it is not tried again and again"
+
+
+def test_what_was_inflated_is_let_go_without_the_collector():
+    """The broker's collector of garbage hardly ever runs: nothing may wait for it."""
+    world = World()
+    world.create_topic("t")
+    client = world.connect()
+    bad = build_batch([Record(0, 1_000_000, b"k", b"\0" * 2 * AT_ONCE_BYTES)], compression=Compression.GZIP)
+    bad = resealed(bad, count=2)
+    gc.collect()
+    gc.disable()
+    try:
+        tracemalloc.start()
+        for _ in range(20):
+            assert client.produce("t", bad).error_code == ErrorCode.INVALID_RECORD
+        assert tracemalloc.get_traced_memory()[0] < 6 * AT_ONCE_BYTES
+    finally:
+        tracemalloc.stop()
+        gc.enable()

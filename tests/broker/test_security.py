@@ -424,3 +424,19 @@ def test_passwords_are_shown_to_nobody():
         (row,) = [row for row in answer.results[0].configs if row.name == "sasl.jaas.config"]
         assert row.is_sensitive and row.value is None
         assert all(synonym.value is None for synonym in row.synonyms)
+
+
+def test_a_stranger_cannot_announce_a_large_frame(closed):
+    client = WireClient(closed.bootstrap_servers)
+    client.socket.sendall(struct.pack(">i", 50_000_000))
+    assert client.closed_by_peer()
+
+
+def test_what_a_client_calls_itself_cannot_forge_a_line_of_the_log(caplog):
+    name = b"innocent\nERROR kohort.broker: all is lost \x1b[2J" + b"x" * 1000
+    with kohort.Broker() as broker:
+        client = WireClient(broker.bootstrap_servers)
+        client.send_frame(struct.pack(">hhih", 3, 1, 1, len(name)) + name + b"\x7f\xff\xff\xff")
+        assert client.closed_by_peer()
+    (line,) = [record.getMessage() for record in caplog.records if "innocent" in record.getMessage()]
+    assert "\n" not in line and "\x1b" not in line and len(line) < 800

@@ -55,6 +55,10 @@ class Guard:
             raise ValueError(f"a connection that {self.step.value} cannot become one that {step.value}")
         self.step = step
 
+    @property
+    def is_known(self) -> bool:
+        return self.step is Step.KNOWN
+
     def refuses(self, api: str, now_ms: int) -> str | None:
         """Why a request is not even looked at; None where it is."""
         if api in _OPENING:

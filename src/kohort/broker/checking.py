@@ -110,13 +110,13 @@ class Check:
         try:
             self.records, self.header = check_records(self.records, self.header, body, self.rules)
         except RecordsError as error:
-            self.error = error
+            self.error = _bare(error)
 
     def run(self) -> None:
         try:
             body = readable(self.records, self.header, self.rules.max_inflated_bytes)
         except RecordsError as error:
-            self.error = error
+            self.error = _bare(error)
         else:
             self._check(body)
 
@@ -125,6 +125,12 @@ class Check:
             self.error = InvalidBatch(f"the records cannot be checked: {error}")
         assert self.lane is not None
         self.lane.finished(self, now_ms)
+
+
+def _bare(error: RecordsError) -> RecordsError:
+    """Without the frames that it came through: they hold what was inflated, and the check that holds the error."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
 
 
 class Lane:

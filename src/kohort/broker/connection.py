@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 Part = bytes | bytearray | memoryview
 
 
+SHOWN_CHARACTERS = 300
+
+
+def shown(text: str | None) -> str:
+    """What a client says of itself, fit for a line of a log: bounded, and nothing in it that a terminal obeys."""
+    if not text:
+        return ""
+    cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+    return cut if cut.isprintable() else ascii(cut)[1:-1]
+
+
 class Call:
     """One request on its way: where it came from and, once there is one, its encoded answer."""
 
@@ -98,4 +109,4 @@ class Connection:
         return out
 
     def __repr__(self) -> str:
-        return f"{self.host} ({self.client_id or 'no client id'})"
+        return f"{self.host} ({shown(self.client_id) or 'no client id'})"

@@ -40,7 +40,7 @@ from kohort.broker.appends import Append, Appends
 from kohort.broker.checking import Checking
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.config import BrokerConfig
-from kohort.broker.connection import Call, Connection, Part
+from kohort.broker.connection import Call, Connection, Part, shown
 from kohort.broker.faults import Faults
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.find_coordinator import Endpoint, Node
@@ -321,7 +321,7 @@ class Core:
     def disconnect(self, connection: Connection, reason: str) -> None:
         """Close a connection for a reason that is logged; what it was already answered still leaves."""
         if connection.close_reason is None:
-            logger.warning("closing the connection of %s: %s", connection, reason)
+            logger.warning("closing the connection of %s: %s", connection, shown(reason))
             connection.close(reason)
             self._dirty.append(connection)
 

@@ -9,6 +9,7 @@ from kohort.broker import error_answers
 from kohort.broker.acls import CLUSTER_NAME, Operation, Resource
 from kohort.broker.asking import Asking, Need
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import InitProducerIdResponse
 
 _FAILED = {
     Resource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -172,7 +173,7 @@ def _init_producer_id(asking: Asking) -> None:
         if asking.may(_O.WRITE, _R.TRANSACTIONAL_ID, transaction):
             asking.serve()
         else:
-            asking.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            _refuse_producer_id(asking, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return
     connection = asking.call.connection
     writes = connection.principal is None or asking.gate.acls.allows_any(
@@ -181,7 +182,12 @@ def _init_producer_id(asking: Asking) -> None:
     if writes or asking.may(_O.IDEMPOTENT_WRITE, _R.CLUSTER):
         asking.serve()
     else:
-        asking.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        _refuse_producer_id(asking, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _refuse_producer_id(asking: Asking, code: ErrorCode) -> None:
+    answer = InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    asking.core.reply(asking.call, answer)
 
 
 def _find_coordinator(asking: Asking) -> None:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
-from kohort.broker.authentication import ANONYMOUS, Guard
+from kohort.broker.authentication import ANONYMOUS, MAX_TOKEN_BYTES, Guard
 from kohort.broker.clock import Clock
 from kohort.broker.connection import Connection
 from kohort.broker.core import Core, Job
@@ -89,6 +89,8 @@ class BrokerProtocol(asyncio.Protocol):
         connection, core = self.connection, self._core
         assert connection is not None
         receive, unpack, limit = core.receive, _SIZE.unpack_from, self._server.max_frame_bytes
+        if connection.guard is not None and not connection.guard.is_known:
+            limit = min(limit, MAX_TOKEN_BYTES)  # strangers take no memory
         now_ms = self._server.clock.now_ms()
         if core.meter is not None:
             core.meter.arrive()

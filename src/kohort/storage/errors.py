@@ -1,6 +1,22 @@
 """What storage can fail with. Each error carries the Kafka error code the broker answers with."""
 
+import errno
+
 from kohort.protocol.errors import ErrorCode, KafkaError
+
+_ADVICE = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the limit of open files of the system",
+    errno.EACCES: "let this user write there",
+    errno.EPERM: "let this user write there",
+    errno.EROFS: "mount it for writing",
+    errno.EIO: "look at the system's log, the disk fails,",
+}
+
+
+def advice(error: OSError) -> str:
+    """What to do about it; most often there is no space."""
+    return f"{_ADVICE.get(error.errno or 0, 'free space')} and retry"
 
 
 class StorageError(KafkaError):

@@ -9,7 +9,7 @@ from functools import partial
 from kohort.storage import checkpoints
 from kohort.storage.committer import Committer
 from kohort.storage.config import LogConfig
-from kohort.storage.errors import StorageError
+from kohort.storage.errors import StorageError, advice
 from kohort.storage.handles import Handles
 from kohort.storage.local_segment import LocalSegment
 from kohort.storage.log import FlushCallback
@@ -203,7 +203,7 @@ class LocalLog(SegmentedLog):
         try:
             checkpoints.write_epochs(path, self.epochs.entries())
         except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}; free space and retry") from error
+            raise StorageError(f"cannot write {path}: {error.strerror}; {advice(error)}") from error
 
     def _start_moved(self) -> None:
         self._on_start_moved()

@@ -15,7 +15,7 @@ from kohort.storage import checkpoints
 from kohort.storage.committer import Committer
 from kohort.storage.config import LogConfig
 from kohort.storage.directory_lock import DirectoryLock
-from kohort.storage.errors import StorageError
+from kohort.storage.errors import StorageError, advice
 from kohort.storage.handles import DEFAULT_LIMIT, Handles
 from kohort.storage.local_log import LocalLog
 from kohort.storage.log import Compaction, Log
@@ -252,7 +252,7 @@ class LogStore(Store):
             checkpoints.write_topic_id(Path(log.directory), to_base64(topic_id))
         except OSError as error:
             shutil.rmtree(log.directory, ignore_errors=True)
-            raise StorageError(f"cannot create {log.directory}: {error.strerror}; free space and retry") from error
+            raise StorageError(f"cannot create {log.directory}: {error.strerror}; {advice(error)}") from error
         self.logs[topic, partition] = log
         self.topic_ids[topic] = topic_id
         return log
@@ -281,7 +281,7 @@ class LogStore(Store):
         try:
             checkpoints.write_atomically(self.path / name, data, sync=True)
         except OSError as error:
-            raise StorageError(f"cannot write {self.path / name}: {error.strerror}; free space and retry") from error
+            raise StorageError(f"cannot write {self.path / name}: {error.strerror}; {advice(error)}") from error
 
     def read_file(self, name: str) -> bytes | None:
         return checkpoints.read_file(self.path / name)
@@ -309,7 +309,7 @@ class LogStore(Store):
         try:
             checkpoints.write_offsets(self.path / name, offsets, sync=sync)
         except OSError as error:
-            raise StorageError(f"cannot write {self.path / name}: {error.strerror}; free space and retry") from error
+            raise StorageError(f"cannot write {self.path / name}: {error.strerror}; {advice(error)}") from error
 
     # --- the end
 
