@@ -21,6 +21,7 @@ class Options:
     producers: int = 2
     produce_every_ms: int = 2000
     assignors: tuple[str, ...] = ("cooperative-sticky",)
+    protocols: tuple[str, ...] = ("classic",)  # of the groups in turn: classic, consumer, or either, a draw a life
     static_share: float = 0.3
     manual_commit_share: float = 0.5
     session_timeout_ms: int = 10_000

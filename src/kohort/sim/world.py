@@ -29,8 +29,10 @@ OFFSETS_PARTITIONS = 3
 class Slot:
     """A place in a group that some consumer fills, one life after another; a static one keeps its instance id."""
 
-    def __init__(self, world: World, index: int, group_id: str, assignors: str, random: Random) -> None:
+    def __init__(self, world: World, index: int, group_id: str, assignors: str, protocol: str, random: Random) -> None:
         options = world.options
+        self._protocol = protocol
+        self._chance = world.random_for(f"protocols of slot {index}")
         self._world = world
         self._index = index
         self.group_id = group_id
@@ -86,6 +88,7 @@ class Slot:
             self._assignors,
             self._instance_id,
             self._manual_commit,
+            protocol=self._chance.choice(("classic", "consumer")) if self._protocol == "either" else self._protocol,
         )
         self.member.start()
 
@@ -164,7 +167,14 @@ class World:
         options = self.options
         group_of = [index % options.groups for index in range(options.members)]
         return [
-            Slot(self, index, f"g{group}", options.assignors[group % len(options.assignors)], self._random)
+            Slot(
+                self,
+                index,
+                f"g{group}",
+                options.assignors[group % len(options.assignors)],
+                options.protocols[group % len(options.protocols)],
+                self._random,
+            )
             for index, group in enumerate(group_of)
         ]
 

@@ -2,6 +2,7 @@
 
 from kohort.sim.checkers.closed import Closed
 from kohort.sim.checkers.durability import CommitDurability, RecordDurability
+from kohort.sim.checkers.epochs import Epochs
 from kohort.sim.checkers.handover import HandOver
 from kohort.sim.checkers.kept import Kept
 from kohort.sim.checkers.legality import Legality
@@ -31,3 +32,5 @@ ALL: tuple[type[Checker], ...] = (
     CommitDurability,
     Order,
 )
+ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Processing, RecordDurability)
+"""For worlds with groups of the consumer protocol; the others speak of generations."""

@@ -1,0 +1,76 @@
+"""Members of both protocols in one world, each in a group of its own and together in one that moves, under faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kohort.client.modern.reconciling import Reconciling
+from kohort.coordinator.modern.group import ModernGroup
+from kohort.sim.checkers import ANY_PROTOCOL
+from kohort.sim.member import SimMember
+from kohort.sim.options import Options
+from kohort.sim.trace import CheckFailed
+from kohort.sim.world import World
+
+QUIET = {
+    "minutes": 1.5,
+    "loners": 0,
+    "spare_topics": 0,
+    "damage_every_ms": 0,
+    "grow_offsets_topic_every_ms": 0,
+    "duplicate_every_ms": 0,
+    "delete_groups_every_ms": 0,
+    "delete_offsets_every_ms": 0,
+    "recreate_topic_every_ms": 0,
+}
+"""What the checkers of any protocol say nothing about."""
+EITHER = {"assignors": ("cooperative-sticky",), "protocols": ("either",)}
+
+
+def run(seed: int, **overrides: Any) -> World:
+    world = World(seed, Options.from_seed(seed, **{**QUIET, **overrides}), [make() for make in ANY_PROTOCOL])
+    world.run()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("protocols", [("consumer",), ("classic", "consumer")], ids=lambda names: "+".join(names))
+def test_groups_of_the_consumer_protocol_under_faults(seed: int, protocols: tuple[str, ...]) -> None:
+    run(seed, protocols=protocols, groups=2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_that_move_between_the_protocols_under_faults(seed: int) -> None:
+    run(seed, **EITHER)
+
+
+def test_a_run_can_be_repeated() -> None:
+    first, again = run(2, **EITHER), run(2, **EITHER)
+    assert first.trace.digest == again.trace.digest
+
+
+def acknowledges_before_it_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = Reconciling._owned_by_id
+
+    def early(self: Reconciling) -> Any:
+        owned = true(self)
+        kept = {one: tuple(n for n in numbers if n in self._target.get(one, ())) for one, numbers in owned.items()}
+        return {one: numbers for one, numbers in kept.items() if numbers}
+
+    monkeypatch.setattr(Reconciling, "_owned_by_id", early)
+
+
+def gives_what_another_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModernGroup, "is_held", lambda self, topic_id, number: False)
+
+
+@pytest.mark.parametrize("bug", [acknowledges_before_it_has_given_up, gives_what_another_still_holds])
+def test_deliberate_bugs_are_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    monkeypatch.setattr(SimMember, "_dawdles", lambda self: True)
+    with pytest.raises(CheckFailed, match="has not given up"):
+        for seed in range(12):
+            run(seed, protocols=("consumer",), members=6, groups=1, member_leave_every_ms=5_000)
