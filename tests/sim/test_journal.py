@@ -75,3 +75,22 @@ def test_a_group_that_was_deleted_while_it_moved_has_ended(at_home: int, ended: 
     offsets.store(0, "g", None)
     journal.read()
     assert offsets.ended == ended
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_group_that_moves_twice_has_not_ended(at_once: bool) -> None:
+    offsets = Offsets()
+    journal = Journal(offsets, offsets)  # type: ignore[arg-type]
+    offsets.store(0, "e", 6)
+    journal.read()
+    offsets.grow()
+    offsets.store(1, "e", 6)
+    if not at_once:
+        journal.read()
+    offsets.grow()
+    assert [partition_for("e", count) for count in (1, 2, 3)] == [0, 1, 2]
+    offsets.store(0, "e", None)
+    journal.read()
+    assert offsets.ended == []
+    now = journal.group("e").now
+    assert now is not None and now.generation == 6

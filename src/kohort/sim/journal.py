@@ -79,6 +79,7 @@ class Journal:
         self._offsets: dict[str, dict[TopicPartition, Past[OffsetAndMetadata]]] = {}
         self._groups: dict[str, Past[StoredGroup]] = {}
         self._told_at_home: set[tuple[str, TopicPartition | None]] = set()  # since the topic has grown
+        self._told_in: dict[tuple[str, TopicPartition | None], int] = {}  # the partition that has the last value
 
     def read(self) -> int:
         """Take in what has become durable; returns the moment."""
@@ -91,7 +92,8 @@ class Journal:
             self.moment += 1
             self.grown = self.moment
         before = self.moment
-        elsewhere: list[tuple[Change, int]] = []
+        elsewhere: list[tuple[int, Change, int]] = []
+        living: dict[tuple[str, TopicPartition | None], set[int]] = {}  # of those: where a value is the last word
         for index, log in enumerate(logs):
             below = self.read_below.get(index, 0)
             if log.high_watermark > below:
@@ -99,12 +101,17 @@ class Journal:
                 for change, at_ms in _changes(log, below, log.high_watermark):
                     if partition_for(change.group_id, self.partitions) == index:
                         self._told_at_home.add((change.group_id, _partition_of(change)))
-                        self._apply(change, at_ms)
+                        self._apply(change, at_ms, index)
                     else:
-                        elsewhere.append((change, at_ms))
-        for change, at_ms in elsewhere:
-            if (change.group_id, _partition_of(change)) not in self._told_at_home:
-                self._apply(change, at_ms)
+                        elsewhere.append((index, change, at_ms))
+                        places = living.setdefault((change.group_id, _partition_of(change)), set())
+                        places.discard(index) if change.value is None else places.add(index)
+        for index, change, at_ms in elsewhere:
+            key = (change.group_id, _partition_of(change))
+            if key not in self._told_at_home:
+                # What a group leaves behind in one partition when it has moved to another is no end of it.
+                if change.value is not None or not (living[key] - {index} or self._told_in.get(key, index) != index):
+                    self._apply(change, at_ms, index)
             elif self._began_anew(change, before):
                 self._trace.group_removed(change.group_id)
         return self.moment
@@ -116,8 +123,10 @@ class Journal:
         *later, first = self._groups[change.group_id].since(before)
         return first is not None and any(now is not None and now.generation < first.generation for now in later)
 
-    def _apply(self, change: Change, at_ms: int) -> None:
+    def _apply(self, change: Change, at_ms: int, index: int) -> None:
         self.moment += 1
+        if change.value is not None:
+            self._told_in[change.group_id, _partition_of(change)] = index
         group = self._groups.setdefault(change.group_id, Past())
         if isinstance(change, OffsetCommit):
             tp = TopicPartition(change.topic, change.partition)
