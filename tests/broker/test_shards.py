@@ -569,6 +569,33 @@ def test_a_group_whose_partition_failed_before_the_topic_grew_does_not_begin_ane
     assert fetched(client, new) == {}
 
 
+@pytest.mark.parametrize("first_home_fails", [False, True])
+def test_a_group_comes_home_where_it_was(first_home_fails: bool) -> None:
+    """The topic grows twice, and the second time a group belongs to where it never got away from."""
+    name = next(
+        f"b{i}"
+        for i in range(1000)
+        if partition_for(f"b{i}", 2) == partition_for(f"b{i}", 6) < partition_for(f"b{i}", 5)
+    )
+    made = world()
+    client = client_of(made)
+    client.call(commit(name, 7), 9)
+    grown = messages.CreatePartitionsRequest
+    for count in (5, 6):
+        topic = grown.CreatePartitionsTopic(name=OFFSETS_TOPIC, count=count, assignments=None)
+        client.send(grown(topics=[topic], timeout_ms=1_000), 3)
+        if count == 5 and first_home_fails:
+            runtime = made.groups.coordinator.runtime
+            runtime.crashed(runtime.shards[partition_for(name, 5)], made.now_ms)
+    made.turn()
+    loaded(made)
+    made.turn()
+    assert fetched(client, name) == {0: 7}
+    again = world(made.store)
+    assert fetched(again.connect(), name) == {0: 7}
+    assert committed(again.connect().call(commit(name, 8), 9)) is NONE
+
+
 def test_loads_that_nobody_waits_for_do_nothing() -> None:
     made = world()
     client = client_of(made)

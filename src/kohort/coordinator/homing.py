@@ -43,9 +43,16 @@ def _move(runtime: Runtime[ShardGroups], group: Group, shard: GroupShard, home: 
     if group.open_transactions or shard.state.homing.get(group.group_id) == home.incarnation:
         return False
     shard.state.now_ms = home.state.now_ms = now_ms
-    shard.state.homing[group.group_id] = home.incarnation
     missing = _missing(group, home.state.groups.get(group.group_id))
-    homed = Homed(runtime, shard, shard.incarnation, group)
+    homed: Homed | None = None
+    if home is shard:  # the topic has grown once more before it got away: nothing is to be forgotten
+        del shard.state.strays[group.group_id]
+        shard.state.homing.pop(group.group_id, None)
+        if not missing:
+            return False
+    else:
+        shard.state.homing[group.group_id] = home.incarnation
+        homed = Homed(runtime, shard, shard.incarnation, group)
     if not missing and home.resting is not None:
         home.resting.thens.append(homed)
         return False
@@ -97,7 +104,9 @@ class Homed:
 
     def stored(self, context: Context, error: ErrorCode) -> Decision | None:
         shard = self.shard
-        if not error and shard.incarnation == self.incarnation and shard.life is Life.ACTIVE:
+        # Where the topic has grown again meanwhile it may be at home here, or gone to another partition already.
+        is_there = shard.state.strays.get(self.group.group_id) is self.group
+        if not error and shard.incarnation == self.incarnation and shard.life is Life.ACTIVE and is_there:
             shard.state.now_ms = context.now_ms
             self.runtime.decided(shard, _forget(shard.state, self.group))
         return None
