@@ -17,6 +17,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NUMBER = st.integers(-1, 2**63 - 1)
 VALUES: dict[Any, Any] = {
     int: NUMBER,
+    int | None: st.none() | NUMBER,
     str: TEXT,
     str | None: st.none() | st.text("ab", min_size=1),
     tuple[str, ...]: st.lists(TEXT).map(tuple),

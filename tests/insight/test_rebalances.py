@@ -3,6 +3,7 @@
 from kohort.coordinator import events
 from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.insight.rebalances import Source, from_events
+from kohort.insight.telling import tell
 
 
 def event(kind, at_ms, generation=1, **fields):
@@ -58,6 +59,26 @@ def test_the_first_members_arrive():
     assert kinds(rebalance) == [(CauseKind.JOINED, "a"), (CauseKind.JOINED, "b")]
     assert (rebalance.generation, rebalance.members, rebalance.standstill_ms) == (1, 2, 3000)
     assert (rebalance.last_back.client_id, rebalance.last_back_after_ms) == ("b", 500)
+
+
+def test_where_the_time_of_a_first_join_went():
+    """The initial delay began again as `b` arrived; then the leader assigned for a second."""
+    first = event("RebalanceStarted", 1000, members=1, rebalance_timeout_ms=60_000, initial_delay_ms=3000)
+    told = {"members": 2, "protocol": "range", "leader_id": "a-id"}
+    generation = event("GenerationStarted", 7000, 1, duration_ms=6000, **told)
+    done = event("RebalanceCompleted", 8000, 1, duration_ms=7000, **told)
+    (rebalance,) = from_events([joined("a", 1000), first, joined("b", 3500), generation, done]).rebalances
+    assert (rebalance.initial_delay_ms, rebalance.joined_after_ms, rebalance.standstill_ms) == (3000, 6000, 7000)
+    assert tell(rebalance, 9000).endswith(
+        "the group stood still for 7 s: 6 s waiting for more members (group.initial.rebalance.delay.ms is 3 s, and "
+        "began again while members came; b (10.0.0.1) came last, after 2.5 s), 1 s for the assignment."
+    )
+
+
+def test_a_later_rebalance_has_no_initial_delay():
+    history = from_events([joined("a", 0), started(0), rejoined("a", 4000), *completed(5000, 2, 1, 5000)])
+    assert history.rebalances[0].initial_delay_ms is None
+    assert tell(history.rebalances[0], 9000).endswith("stood still for 5 s; a (10.0.0.1) came back last, after 4 s.")
 
 
 def test_a_member_times_out_and_another_is_slow_to_rejoin():

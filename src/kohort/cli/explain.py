@@ -58,6 +58,8 @@ def _rebalance_dict(one: Rebalance) -> dict[str, Any]:
         "members": one.members,
         "protocol": one.protocol or None,
         "standstill_ms": one.standstill_ms,
+        "initial_delay_ms": one.initial_delay_ms,
+        "joined_after_ms": one.joined_after_ms,
         "last_back": one.last_back._asdict() if one.last_back else None,
         "causes": [
             {

@@ -108,6 +108,7 @@ def _or(read: Callable[[Any], T], value: Any, otherwise: T) -> T:
 
 _BY_TYPE: dict[Any, tuple[Callable[[Any], Any], Any]] = {
     int: (_integer, MISSING),
+    int | None: (_integer, None),
     str: (_text, ""),  # an empty text was left out
     str | None: (_text, None),
     tuple[str, ...]: (_texts, MISSING),

@@ -53,10 +53,11 @@ class StateChanged(GroupEvent):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RebalanceStarted(GroupEvent):
-    """Members are to join again, and have `rebalance_timeout_ms` for it."""
+    """Members are to join again, and have `rebalance_timeout_ms` for it; an empty group waits `initial_delay_ms` first."""
 
     members: int
     rebalance_timeout_ms: int
+    initial_delay_ms: int | None = None
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

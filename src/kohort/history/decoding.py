@@ -51,6 +51,7 @@ EVENT_FIELDS = {
     "members": "int",
     "duration_ms": "bigint",
     "rebalance_timeout_ms": "bigint",
+    "initial_delay_ms": "bigint",
     "protocol": "string",
     "leader_id": "string",
     "replaced_member_id": "string",

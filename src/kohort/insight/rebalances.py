@@ -73,6 +73,8 @@ class Rebalance:
     standstill_ms: int | None = None
     estimated_standstill_ms: int | None = None
     rebalance_timeout_ms: int | None = None
+    initial_delay_ms: int | None = None  # of the first rebalance of an empty group
+    joined_after_ms: int | None = None  # the rest of the standstill is the wait for the leader's assignment
     last_back: Who | None = None
     last_back_after_ms: int | None = None
     waiting_for: list[Who] = field(default_factory=list)
@@ -176,6 +178,8 @@ class EventReader:
             self._back = {member_id: back for member_id, back in self._back.items() if back >= event.at_ms}
             self.history.rebalances.append(self._open)
         self._open.rebalance_timeout_ms = event.rebalance_timeout_ms
+        if event.initial_delay_ms is not None:
+            self._open.initial_delay_ms = event.initial_delay_ms
 
     def _triggers_of(self, event: events.RebalanceStarted) -> list[Trigger]:
         """The coordinator says why; what happened to others in the same moment belongs to it.
@@ -200,6 +204,7 @@ class EventReader:
             self._open.last_back = self._members.get(last)
             self._open.last_back_after_ms = self._back[last] - self._open.started_ms
         self._open.generation = event.generation
+        self._open.joined_after_ms = event.at_ms - self._open.started_ms
 
     def _completed(self, event: events.RebalanceCompleted) -> None:
         if self._open is None:

@@ -28,12 +28,29 @@ def tell(rebalance: Rebalance, now_ms: int) -> str:
         return f"{causes} {result}."
     verb = "took" if COOPERATIVE in rebalance.protocol else "stood still for"
     subject = "the rebalance" if COOPERATIVE in rebalance.protocol else "the group"
-    slowest = ""
-    if rebalance.last_back is not None and (rebalance.last_back_after_ms or 0) >= 1000:
-        slowest = (
-            f"; {printable(rebalance.last_back)} came back last, after {human_ms(rebalance.last_back_after_ms or 0)}"
-        )
-    return f"{causes} {result}; {subject} {verb} {human_ms(rebalance.standstill_ms)}{slowest}."
+    parts = _first_join(rebalance) if rebalance.initial_delay_ms else _slowest(rebalance)
+    return f"{causes} {result}; {subject} {verb} {human_ms(rebalance.standstill_ms)}{parts}."
+
+
+def _slowest(rebalance: Rebalance) -> str:
+    if rebalance.last_back is None or (rebalance.last_back_after_ms or 0) < 1000:
+        return ""
+    return f"; {printable(rebalance.last_back)} came back last, after {human_ms(rebalance.last_back_after_ms or 0)}"
+
+
+def _first_join(rebalance: Rebalance) -> str:
+    """Where the time of an empty group's first join went: in waiting for company first of all."""
+    joined_ms = rebalance.joined_after_ms
+    if joined_ms is None or rebalance.standstill_ms is None:
+        return ""
+    initial_ms = rebalance.initial_delay_ms or 0
+    delay = f"group.initial.rebalance.delay.ms is {human_ms(initial_ms)}"
+    if joined_ms > initial_ms:
+        delay += ", and began again while members came"
+    if rebalance.last_back is not None:
+        delay += f"; {printable(rebalance.last_back)} came last, after {human_ms(rebalance.last_back_after_ms or 0)}"
+    assigning_ms = rebalance.standstill_ms - joined_ms
+    return f": {human_ms(joined_ms)} waiting for more members ({delay}), {human_ms(assigning_ms)} for the assignment"
 
 
 def sentence(triggers: list[Trigger]) -> str:

@@ -268,6 +268,7 @@ def prepare_rebalance(context: Context, group: ClassicGroup, cause: Cause) -> De
         events.RebalanceStarted,
         members=len(group.members),
         rebalance_timeout_ms=group.rebalance_timeout_ms,
+        initial_delay_ms=context.config.group_initial_rebalance_delay_ms if initial else None,
         cause=cause,
     )
     group.move(context, PREPARING_REBALANCE, cause)
