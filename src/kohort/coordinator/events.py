@@ -53,7 +53,7 @@ class StateChanged(GroupEvent):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RebalanceStarted(GroupEvent):
-    """Members are to join again, and have `rebalance_timeout_ms` for it; an empty group waits `initial_delay_ms` first."""
+    """Members are to join again, within `rebalance_timeout_ms`; an empty group waits `initial_delay_ms` first."""
 
     members: int
     rebalance_timeout_ms: int
