@@ -31,6 +31,7 @@ def test_commits_tombstones_and_what_cannot_be_read():
         encode(OffsetCommit("g", "orders", 3, commit(7, epoch=-1, expire_ms=9_000))),
         encode(OffsetCommit("g", "orders", 2, None)),
         (KIP_848_KEY, b"\x00\x00"),
+        (b"\x00\x0a" + KIP_848_KEY[2:], b"\x00\x00"),
         (encode(OffsetCommit("g", "orders", 2, None))[0], b"\x00\x63"),
         (b"", None),
     ]
@@ -41,8 +42,8 @@ def test_commits_tombstones_and_what_cannot_be_read():
     # A commit with an expiry of its own is an older record, which has no leader epoch.
     assert rows[1] == ("g", "orders", 3, 7, None, "", 1_000, 9_000, False, None)
     assert rows[2] == ("g", "orders", 2, None, None, None, None, None, True, None)
-    assert columns["problem"][3:5] == ["key type 5", "offset commit value version 99"]
-    assert "cannot be read" in columns["problem"][5]
+    assert columns["problem"][4:6] == ["key type 10, of share or streams groups", "offset commit value version 99"]
+    assert "cannot be read" in columns["problem"][3] and "cannot be read" in columns["problem"][6]
     assert decoding.commit_columns([], []) == {name: [] for name in decoding.COMMIT_COLUMNS}
 
 
@@ -76,7 +77,7 @@ def test_groups_that_are_gone_foreign_or_broken():
     assert (worker["client_id"], worker["topics"], worker["assignment"]) == ("client", [], [])
     assert decoding.generation_row(key, None) == {"group_id": "g", "tombstone": True}
     assert decoding.generation_row(key, value[:-3])["problem"]
-    assert decoding.generation_row(KIP_848_KEY, b"")["problem"] == "key type 5"
+    assert "cannot be read" in decoding.generation_row(KIP_848_KEY, b"")["problem"]
     assert decoding.generation_row(*encode(OffsetCommit("g", "t", 0, commit(1))))["problem"] == "not a group's metadata"
 
 

@@ -61,6 +61,12 @@ EVENT_FIELDS = {
     "offsets": "int",
     "topics": "array<string>",
     "partitions": "int",
+    "assignor": "string",
+    "from_type": "string",
+    "to_type": "string",
+    "member_epoch": "int",
+    "assigned": "int",
+    "pending": "int",
 }
 """The columns of an event beside its time: the fields of every kind of GroupEvent."""
 
