@@ -6,7 +6,7 @@ server_uniform_mixed.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kohort.assignors.server import AssignmentError, GroupSpec, partition_count
 from kohort.assignors.server_uniform_mixed import assign_mixed
@@ -27,7 +27,7 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
         return {}
     counts = {topic_id: partition_count(spec, topic_id) for topic_id in topic_ids}
     least, extra = divmod(sum(counts.values()), len(spec.members))
-    free = _Free((topic_id, _unassigned(spec, topic_id, count)) for topic_id, count in counts.items())
+    free = _Free(_unassigned(spec, counts))
     assignment: dict[str, dict[bytes, frozenset[int]]] = {}
     unfilled: list[tuple[str, int]] = []
     left = len(spec.members)
@@ -64,17 +64,18 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
     return assignment
 
 
-def _unassigned(spec: GroupSpec, topic_id: bytes, count: int) -> list[int]:
-    taken: set[int] = set()
+def _unassigned(spec: GroupSpec, counts: Mapping[bytes, int]) -> Iterator[tuple[bytes, list[int]]]:
+    taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in counts}
     for member in spec.members.values():
-        numbers = member.assigned.get(topic_id)
-        if numbers:
-            taken.update(numbers)
-    if len(taken) == count:
-        return []
-    if taken and max(taken) >= count:
-        raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
-    return sorted(set(range(count)).difference(taken)) if taken else list(range(count))
+        for topic_id, numbers in member.assigned.items():
+            if topic_id in taken:
+                taken[topic_id].update(numbers)
+    for topic_id, count in counts.items():
+        known = taken[topic_id]
+        if known and max(known) >= count:
+            raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
+        if len(known) < count:
+            yield topic_id, sorted(set(range(count)).difference(known)) if known else list(range(count))
 
 
 class _Free:
