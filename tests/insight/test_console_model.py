@@ -159,6 +159,14 @@ def test_too_many_bars_are_left_out_shortest_first_and_that_is_said():
     assert len(views.timeline(past, {}, 0, 300_000, 300_000)["bars"]["lane"]) == 200
 
 
+def test_of_bars_of_one_length_every_so_many_are_left_out():
+    ledger = Ledger()
+    for i in range(200):
+        ledger.generation("g", generation(i * 1_000, i + 1, a=(i % 2,)))
+    starts = views.timeline(ledger.groups["g"], {}, 0, 200_000, 200_000, most=50)["bars"]["start"]
+    assert len(starts) == 50 and starts[0] < 10_000 and starts[-1] > 190_000
+
+
 @pytest.mark.parametrize(
     ("window", "lag", "now_s", "verdict"),
     [

@@ -117,6 +117,8 @@ class Guard:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                if scope["path"].startswith("/static/"):
+                    headers.setdefault("cache-control", "no-cache")  # kept, and asked for whether it is still the same
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)

@@ -215,10 +215,20 @@ def _bars(lanes: Lanes, exact: Mapping[int, int], from_ms: int, to_ms: int, most
 
 
 def _longest(bars: list[Bar], to_ms: int, most: int) -> tuple[list[Bar], int]:
-    """What is too short to be seen at this span is left out: zooming in brings it back."""
-    lengths = sorted(((to_ms if bar.end_ms == OPEN else bar.end_ms) - bar.start_ms for bar in bars), reverse=True)
-    below_ms = lengths[most - 1]
-    return [bar for bar in bars if (to_ms if bar.end_ms == OPEN else bar.end_ms) - bar.start_ms > below_ms], below_ms
+    """What is too short to be seen at this span is left out: zooming in brings it back. Of equals, every so many."""
+    lengths = [(to_ms if bar.end_ms == OPEN else bar.end_ms) - bar.start_ms for bar in bars]
+    below_ms = sorted(lengths, reverse=True)[most - 1]
+    longer = sum(length > below_ms for length in lengths)
+    equal = sum(length == below_ms for length in lengths)
+    room, kept, seen = most - longer, [], 0
+    for bar, length in zip(bars, lengths, strict=True):
+        if length == below_ms:
+            seen += 1
+            if seen * room // equal == (seen - 1) * room // equal:
+                continue
+        if length >= below_ms:
+            kept.append(bar)
+    return kept, below_ms
 
 
 def by_topic(partitions: Iterable[Partition]) -> list[list[Any]]:

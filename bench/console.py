@@ -1,0 +1,121 @@
+"""The console with 2,000 groups and 100,000 rebalances in a real Chromium: first paint, frames a second, memory.
+
+    python bench/console.py [--minutes 1]
+
+One group has half of all rebalances. Its timeline is dragged and zoomed; a frame counts when the browser has drawn it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from playwright.sync_api import sync_playwright
+
+from console_browser import FLAGS, chromium
+from console_running import Running
+from kohort.console.source import Source
+from kohort.coordinator import events
+from kohort.coordinator.causes import Cause, CauseKind, Who
+from kohort.insight.generations import GenerationMember, StoredGeneration
+
+GROUPS, REBALANCES = 2_000, 100_000
+FRAMES = """async (act) => {
+  const chart = window.kohortTimeline, times = [], span = chart.to - chart.from, first = chart.from;
+  for (let i = 0; i < 120; i += 1) {
+    const from = Math.round(first - i * span / 240);
+    if (act === "pan") chart.on.span(from, from + span, false);
+    else chart.zoom(i < 60 ? 0.95 : 1 / 0.95);
+    await new Promise(requestAnimationFrame);
+    times.push(performance.now());
+  }
+  const gaps = times.slice(1).map((t, i) => t - times[i]).sort((a, b) => a - b);
+  const fps = 1000 * gaps.length / (times[times.length - 1] - times[0]);
+  return { fps, slowest: gaps[gaps.length - 1], painted: chart.data.painted };
+}"""
+
+
+def rebalance(source: Source, group: str, number: int, at_ms: int) -> None:
+    """A member comes or goes; two others stay."""
+    three = number % 2
+    whos = [Who(f"{group}-{name}-id", None, f"{group}-{name}", "/10.0.0.1") for name in "abc"]
+    kind = CauseKind.JOINED if three else CauseKind.LEFT
+    told = {"group_id": group, "generation": number, "cause": Cause(kind, (whos[2],))}
+    source.ledger.event(events.RebalanceStarted(at_ms=at_ms, members=3, rebalance_timeout_ms=60_000, **told))
+    members = tuple(
+        GenerationMember(who, 10_000, 60_000, ("orders",), frozenset(("orders", p) for p in range(i, 6, 2 + three)))
+        for i, who in enumerate(whos[: 2 + three])
+    )
+    source.ledger.generation(group, StoredGeneration(at_ms + 80, number, "range", whos[0].member_id, members))
+    done = {"protocol": "range", "leader_id": whos[0].member_id, "members": 2 + three, "duration_ms": 80}
+    source.ledger.event(events.RebalanceCompleted(at_ms=at_ms + 80, **told, **done))
+
+
+def filled() -> Source:
+    source = Source(what="made up", live=True)
+    now_ms = source.now_ms()
+    source.ledger.grew(now_ms - 60_000, [(("orders", p), 1_000) for p in range(6)])
+    half = REBALANCES // 2
+    for number in range(1, half + 1):
+        rebalance(source, "busy", number, now_ms - (half - number) * 1_700 - 1_000)
+    each = half // (GROUPS - 1)
+    for i in range(GROUPS - 1):
+        for number in range(1, each + 1):
+            rebalance(source, f"group-{i:04d}", number, now_ms - (each - number) * 600_000 - i * 100)
+        source.ledger.commit(f"group-{i:04d}", ("orders", i % 6), 900 + i % 100, now_ms - 5_000)
+    return source
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=0.0, help="live updates for so long, to see the memory")
+    options = parser.parse_args()
+    source = filled()
+    made = sum(len(past.history().rebalances) for past in source.ledger.groups.values())
+    print(f"{len(source.ledger.groups):,} groups, {made:,} rebalances")
+    with Running(lambda: source) as console, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        console.get("groups")  # as a console that has been running has made its rows
+        for what in ("first", "again"):
+            began = time.perf_counter()
+            page.goto(console.url)
+            page.wait_for_selector("tbody tr")
+            shown = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1")
+            took_ms = (time.perf_counter() - began) * 1000
+            print(f"groups, {what} open: first paint {shown:,.0f} ms, the table stands after {took_ms:,.0f} ms")
+        began = time.perf_counter()
+        now_ms = source.now_ms()
+        page.goto(f"{console.url}/?group=busy&from={now_ms - 86_400_000}&to={now_ms}")
+        while not page.evaluate("window.kohortTimeline?.data?.painted > 0"):
+            page.wait_for_timeout(10)
+        bars = page.evaluate("kohortTimeline.data.bars.lane.length")
+        print(f"busy: {bars:,} bars after {(time.perf_counter() - began) * 1000:,.0f} ms")
+        for act in ("pan", "zoom"):
+            seen = page.evaluate(FRAMES, act)
+            print(f"{act}: {seen['fps']:.0f} frames/s, slowest {seen['slowest']:.0f} ms, {seen['painted']:,} painted")
+        memory(page, source, console, options.minutes)
+        browser.close()
+
+
+def memory(page: object, source: Source, console: Running, minutes: float) -> None:
+    """A rebalance a second in the group that is looked at."""
+    page.goto(f"{console.url}/?group=busy")
+    session = page.context.new_cdp_session(page)
+    number, end = REBALANCES // 2, time.monotonic() + minutes * 60
+    while time.monotonic() < end:
+        number += 1
+        console._loop.call_soon_threadsafe(rebalance, source, "busy", number, source.now_ms())
+        page.wait_for_timeout(1_000)
+        if not number % 30:
+            session.send("HeapProfiler.collectGarbage")
+            used = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
+            print(f"after {number - REBALANCES // 2:,} live rebalances: {used:.1f} MB in the page")
+
+
+if __name__ == "__main__":
+    main()
