@@ -72,6 +72,7 @@ def test_each_deliberate_bug_is_caught(mutation):
     first = FIRST.get(mutation.title, 0)
     caught = hunt(mutation, range(first, first + SEEDS), minutes=1.0)
     assert caught.seed is not None, f"{mutation.title} was not caught"
+    assert "positional argument" not in caught.failure, f"the bug does not fit the code any more: {caught.failure}"
 
 
 @pytest.mark.timeout(600)

@@ -275,8 +275,8 @@ def _keep_revoked(original: Any) -> Any:
 
 
 def _forget_duplicates(original: Any) -> Any:
-    def check(self: ProducerStates, header: Any) -> Any:
-        verdict = original(self, header)
+    def check(self: ProducerStates, *batch: Any) -> Any:
+        verdict = original(self, *batch)
         return type(verdict)(ErrorCode.NONE, None, "") if verdict.duplicate is not None else verdict
 
     return check
