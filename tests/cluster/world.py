@@ -12,6 +12,7 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.core import Core
 from kohort.broker.membership import Life, Membership
 from kohort.broker.proposals import Wish
+from kohort.cluster import manifests
 from kohort.cluster.memory_engine import MemoryStore, Mishap
 from kohort.cluster.meta_log import found_cluster
 from kohort.protocol.uuids import to_base64
@@ -22,6 +23,7 @@ CONFIG = {
     "broker.session.timeout.ms": 3000,
     "broker.heartbeat.interval.ms": 500,
     "kohort.cluster.balance.delay.ms": 1000,
+    "kohort.cluster.journal.objects": 3,
 }
 TOPIC, PARTITIONS = "orders", 4
 
@@ -256,6 +258,7 @@ class World:
             (leader,) = self.leaders(index)
             log = self.nodes[leader - 1].core.topics.partition(TOPIC, index).log
             kept |= {(index, offset): value for offset, value in records(log)}
+            self._check_manifest(index)
         for known, what in ((self.acknowledged, "acknowledged"), (self.seen, "read")):
             for place, value in known.items():
                 if kept.get(place) != value:
@@ -263,6 +266,12 @@ class World:
         values = list(kept.values())
         if len(values) != len(set(values)):
             raise Violation("a record is there twice")
+
+    def _check_manifest(self, index):
+        topic_id = to_base64(self.nodes[0].core.topics.by_name[TOPIC].topic_id)
+        for row in manifests.last(self.store.engine(), topic_id, index).segments:
+            if row.name not in self.store.objects:
+                raise Violation(f"{row.name} is named by a manifest and gone")
 
 
 class NewTopic:

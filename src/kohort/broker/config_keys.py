@@ -50,6 +50,13 @@ _BROKER = [
         "In a cluster: how long after a broker came or went partitions move to where they belong.",
         0,
     ),
+    _key(
+        "kohort.cluster.journal.objects",
+        _I,
+        500,
+        "In a cluster: objects of a broker's journal after which they are turned into segments and deleted.",
+        1,
+    ),
     _key("listeners", _LIST, None, "NAME://HOST:PORT, several with commas; in place of --host and --port."),
     _key("advertised.listeners", _LIST, None, "NAME://HOST:PORT told to clients instead of the address listened on."),
     _key(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.proposals import HandOver
+from kohort.broker.tidying import Tidying
 from kohort.cluster import loading
 from kohort.cluster.engine import claim
 from kohort.cluster.journal import decode
@@ -52,6 +53,13 @@ class Leading:
         self._retries: list[tuple[int, JournalWrite]] = []
         self._look_again_ms: int | None = None
         self._balance_due_ms: int | None = None
+        self.tidying = Tidying(membership)
+
+    def logs(self) -> list[JournalLog]:
+        """Of all that is led, and of what is about to be handed over."""
+        partitions = (p for topic in self._core.topics.by_name.values() for p in topic.partitions if p.leads)
+        led = [partition.log for partition in partitions if isinstance(partition.log, JournalLog)]
+        return led + list(self._draining.values())
 
     @property
     def is_settled(self) -> bool:
@@ -111,6 +119,7 @@ class Leading:
     def give_up(self, now_ms: int) -> None:
         """The journal is over, or may be: whoever waits is told, everything is led elsewhere or loaded again."""
         self._membership.journal.close(not_led("what waits", 0))
+        self.tidying.begin_life()
         self._loading.clear()
         self._draining.clear()
         self._given_up.clear()
@@ -154,6 +163,8 @@ class Leading:
         for data in loaded.parts:
             log.restore(data)
         log.restore_start(loaded.start_offset)
+        log.manifest = loaded.manifest
+        log.is_settled = wanted.is_new
         log.producer_expiration_ms = self._core.config["producer.id.expiration.ms"]
         return log
 
@@ -204,10 +215,14 @@ class Leading:
         journal = membership.journal
         while (write := journal.next(membership.nonce() if not journal.is_idle else "")) is not None:
             self._send(journal, write)
+        if self.tidying.has_word and (write := journal.next(membership.nonce(), even_empty=True)) is not None:
+            self._send(journal, write)
         if self._draining:
             self._check_drained(now_ms)
 
     def _send(self, journal: JournalWriter, write: JournalWrite) -> None:
+        if not write.tries:
+            self.tidying.said(write.seq)
         engine = self._membership.engine
         self._membership.ask(lambda: claim(engine, write.name, write.encoded()), partial(self._written, journal, write))
 
@@ -259,10 +274,11 @@ class Leading:
         """All of it is stored: another may lead it."""
         if any(log.durable_offset < log.end_offset for log in self._draining.values()):
             return
-        if self._leaving and not self._membership.journal.is_idle:
+        if self.tidying.is_running or (self._leaving and not self._membership.journal.is_idle):
             return
         places = list(self._draining)
-        for log in self._draining.values():
+        for place, log in self._draining.items():
+            self.tidying.hand_over(place, log)
             log.give_up(not_led(log.topic, log.partition))
         self._draining.clear()
         self._given_up.update(places)
@@ -310,10 +326,15 @@ class Leading:
             self.reconcile(now_ms)
         if self._balance_due_ms is not None and now_ms >= self._balance_due_ms:
             self._balance(now_ms)
+        if self._draining or self._leaving:
+            self._check_drained(now_ms)
+        elif self._membership.is_member:
+            self.tidying.on_time(now_ms, self.logs())
 
     def next_deadline(self) -> int | None:
         due = [at_ms for at_ms, _ in self._retries]
-        due += [at_ms for at_ms in (self._look_again_ms, self._balance_due_ms) if at_ms is not None]
+        others = (self._look_again_ms, self._balance_due_ms, self.tidying.next_deadline())
+        due += [at_ms for at_ms in others if at_ms is not None]
         return min(due, default=None)
 
 

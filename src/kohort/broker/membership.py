@@ -289,6 +289,7 @@ class Membership:
             if kind == "topic" and topic is not None:
                 came.append(topic)
             elif kind == "delete_topic" and topic is not None:
+                self._sweep(change["topic"], len(topic.partitions))
                 self.core.changed(topic.partitions, now_ms)
                 self.core.topics_deleted({topic.name: topic.topic_id}, now_ms)
             elif kind == "grow" and topic is not None:
@@ -305,6 +306,17 @@ class Membership:
         if version % meta_log.SNAPSHOT_EVERY == 0:
             data = encode_state(self.state)
             self.ask(lambda: meta_log.keep_snapshot(self.engine, version, data), lambda *_: None)
+
+    def _sweep(self, topic_id: str, partitions: int) -> None:
+        """What a deleted topic has outside of journals goes with it; one of the brokers sees to it."""
+        if self.is_member and self.state.live[0] == self.node_id:
+            prefixes = [
+                prefix(topic_id, index) for index in range(partitions) for prefix in (names.manifests, names.segments)
+            ]
+            engine = self.engine
+            self.ask(
+                lambda: [engine.delete(name) for prefix in prefixes for name in engine.list(prefix)], lambda *_: None
+            )
 
     def _own_registration(self, change: Change, now_ms: int) -> None:
         """Of this process, unless it carries an address that is not its own."""

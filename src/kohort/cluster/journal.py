@@ -112,6 +112,22 @@ def seal(engine: Engine, journal: str, nonce: str) -> int:
             return seq
 
 
+def first_kept(engine: Engine, journal: str) -> int:
+    """The first slot whose bytes are still needed, or were not when it was last said."""
+    return _trimmed(engine, engine.list(names.journal_prefix(journal)))
+
+
+def first_seal(engine: Engine, journal: str) -> int | None:
+    """Where a journal that is over ends; None where it has no seal."""
+    for name in engine.list(names.journal_prefix(journal)):
+        try:
+            if decode(name, engine.get(name)).is_seal:
+                return names.number(name)
+        except Missing:
+            continue
+    return None
+
+
 def _trimmed(engine: Engine, found: list[str]) -> int:
     """The first slot that its owner cannot have deleted, as its last object says."""
     for name in reversed(found):

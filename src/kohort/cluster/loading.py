@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kohort.cluster import manifests
 from kohort.cluster.engine import Engine, EngineError, Missing
-from kohort.cluster.journal import Slot, read, seal
+from kohort.cluster.journal import Slot, first_kept, read, seal
+from kohort.cluster.manifests import Manifest
 from kohort.cluster.state import Source
 
 
@@ -37,6 +39,7 @@ class Loaded:
     wanted: Wanted
     parts: list[bytes | memoryview] = field(default_factory=list)
     start_offset: int = 0
+    manifest: Manifest = field(default_factory=Manifest)
 
 
 class _Journals:
@@ -52,8 +55,9 @@ class _Journals:
         if key not in self._slots:
             if source.until is None:
                 seal(self._engine, source.journal, self._nonce)
+            first = first_kept(self._engine, source.journal)
             try:
-                self._slots[key] = list(read(self._engine, source.journal, 0, source.until))
+                self._slots[key] = list(read(self._engine, source.journal, first, source.until))
             except Missing as missing:
                 raise EngineError(f"{missing} is gone from {self._engine.name}") from None
         return self._slots[key]
@@ -61,14 +65,22 @@ class _Journals:
 
 def load(engine: Engine, wanted: list[Wanted], nonce: str) -> list[Loaded]:
     journals = _Journals(engine, nonce)
-    return [_load(journals, one) for one in wanted]
+    for one in wanted:  # all are over before the first manifest is read: no later one can replace it then
+        for source in one.before:
+            journals.slots(source)
+    return [_load(engine, journals, one) for one in wanted]
 
 
-def _load(journals: _Journals, wanted: Wanted) -> Loaded:
-    loaded = Loaded(wanted)
+def _load(engine: Engine, journals: _Journals, wanted: Wanted) -> Loaded:
+    manifest = manifests.last(engine, wanted.topic_id, wanted.partition)
+    loaded = Loaded(wanted, [*manifests.read(engine, manifest)], manifest.start_offset, manifest)
     for source in wanted.before:
+        if source.epoch < manifest.epoch:
+            continue
         key = (wanted.topic_id, wanted.partition, source.epoch)
         for slot in journals.slots(source):
+            if source.epoch == manifest.epoch and slot.seq <= manifest.after:
+                continue
             loaded.parts += [entry.data for entry in slot.entries if entry[:3] == key]
             for start in slot.starts:
                 if start[:3] == key:

@@ -49,8 +49,12 @@ def manifest(topic_id: str, partition: int, epoch: int, number: int) -> str:
     return f"{manifests(topic_id, partition)}{epoch:0{WIDTH}d}.{number:0{WIDTH}d}"
 
 
+def segments(topic_id: str, partition: int) -> str:
+    return f"seg/{topic_id}.{partition}/"
+
+
 def segment(topic_id: str, partition: int, base_offset: int, epoch: int, nonce: str) -> str:
-    return f"seg/{topic_id}.{partition}/{base_offset:020d}-{epoch}-{nonce}"
+    return f"{segments(topic_id, partition)}{base_offset:020d}-{epoch}-{nonce}"
 
 
 def number(name: str) -> int:

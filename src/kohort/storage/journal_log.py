@@ -38,6 +38,9 @@ class JournalLog(MemoryLog):
         super().__init__(topic, partition, _journaled(config), now_ms=now_ms)
         self.topic_id = topic_id
         self.epoch = epoch
+        self.manifest: Any = None  # the last one, as cluster/ knows it
+        self.is_settled = True  # whether no journal of an earlier leader is needed any more
+        self.was_compacted = False  # since the last manifest
         self.stored_seq = -1  # the last slot of the journal that has something of this log
         self.first_seq: int | None = None  # the first slot that has something which no manifest covers
         self._journal: Journal | None = None
@@ -127,6 +130,15 @@ class JournalLog(MemoryLog):
             if callback is not None:
                 callback(None)
 
+    def stored_batches(self, offset: int) -> list[tuple[memoryview, int]]:
+        """What is stored from an offset on: bytes of whole batches, and the offset that follows each."""
+        found = []
+        if offset < self.durable_offset:
+            for view in self.read(max(offset, self.start_offset), _EVERYTHING, max_offset=self.durable_offset):
+                for pos, header in iter_batches(view):
+                    found.append((view[pos : pos + header.size], header.next_offset))
+        return found
+
     def give_up(self, error: StorageError) -> None:
         """Led elsewhere, or the journal is over: what was not stored was never acknowledged."""
         self.failure = error
@@ -135,6 +147,9 @@ class JournalLog(MemoryLog):
         for _, callback in waiting:
             if callback is not None:
                 callback(error)
+
+    def _compacted(self) -> None:
+        self.was_compacted = True
 
     def _start_moved(self) -> None:
         if self._journal is not None:

@@ -1,0 +1,212 @@
+"""Keeping the store small: what the journal holds becomes segments and manifests, and is then deleted.
+
+    1. segments and a manifest are written, for every partition with something in old slots of the journal
+    2. the journal says below which slot it may be deleted: a write that also says that nobody else leads by now
+    3. slots, segments and manifests that nothing names any more are deleted
+
+A step that fails is taken again later; one that was taken half leaves rubbish, never a gap.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kohort.broker.proposals import Wish
+from kohort.cluster import journal as journals
+from kohort.cluster import manifests, names
+from kohort.cluster.engine import Engine
+from kohort.cluster.manifests import Draft, Manifest
+from kohort.cluster.state import Change, Status
+from kohort.storage.journal_log import JournalLog
+
+if TYPE_CHECKING:
+    from kohort.broker.leading import Place
+    from kohort.broker.membership import Membership
+
+logger = logging.getLogger("kohort.cluster")
+
+AGAIN_MS = 1_000
+OLD_LIVES = 50
+
+
+class Tidying:
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._slots: int = membership.core.config["kohort.cluster.journal.objects"]
+        self._handed_over: dict[tuple[str, int, int], int] = {}  # and the first slot that others may need
+        self._replaced: list[str] = []  # not named any more; to be deleted after another write to the journal
+        self._released: list[tuple[int, list[str]]] = []  # the slot of that write, and what goes when it is stored
+        self._deleted_below = 0
+        self.has_word = False  # whether the journal has to say something although there may be nothing to store
+        self._emptied: set[str] = set()
+        self._due_ms = 0
+        self.is_running = False
+
+    def begin_life(self) -> None:
+        """Of another journal."""
+        self._handed_over.clear()
+        self._replaced.clear()
+        self._released.clear()
+        self._deleted_below = 0
+        self.has_word = False
+
+    def said(self, seq: int) -> None:
+        """The journal says in this slot what it was to say."""
+        self.has_word = False
+        if self._replaced:
+            self._released.append((seq, self._replaced))
+            self._replaced = []
+
+    def hand_over(self, place: Place, log: JournalLog) -> None:
+        if log.first_seq is not None:
+            self._handed_over[*place, log.epoch] = log.first_seq
+
+    def next_deadline(self) -> int | None:
+        return None if self.is_running else self._due_ms
+
+    def on_time(self, now_ms: int, logs: list[JournalLog]) -> None:
+        if now_ms < self._due_ms or self.is_running:
+            return
+        self._due_ms = now_ms + AGAIN_MS
+        journal = self._membership.journal
+        if not journal.is_open:
+            return
+        stored = journal.stored_seq
+        if journal.said_trimmed > self._deleted_below or any(seq <= stored for seq, _ in self._released):
+            self._delete(now_ms)
+        elif stored - journal.trimmed >= self._slots and (dirty := [log for log in logs if log.first_seq is not None]):
+            self._write(dirty, now_ms)
+        elif others := [log for log in logs if _is_due(log)]:
+            self._write(others, now_ms)
+        else:
+            self._empty_old_journals()
+
+    # ---- segments and manifests
+
+    def _write(self, logs: list[JournalLog], now_ms: int) -> None:
+        membership = self._membership
+        drafts = [self._draft(log) for log in logs]
+        self.is_running = True
+        engine, nonce, journal = membership.engine, membership.nonce(), membership.journal
+        membership.ask(
+            lambda: [manifests.write(engine, draft, nonce) for draft in drafts],
+            lambda found, error, now_ms: self._written(journal, logs, found, error, now_ms),
+        )
+
+    def _draft(self, log: JournalLog) -> Draft:
+        before: Manifest = log.manifest or Manifest()
+        kept = before.kept(log.start_offset, log.was_compacted)
+        number = before.number + 1 if before.epoch == log.epoch else 0
+        begin = kept[-1].next_offset if kept else log.start_offset
+        after = Manifest(log.epoch, number, log.stored_seq, log.start_offset, log.durable_offset, list(kept))
+        log.was_compacted = False
+        return Draft(log.topic_id, log.partition, before, after, log.stored_batches(begin))
+
+    def _written(
+        self, journal: Any, logs: list[JournalLog], found: list[Draft] | None, error: Exception | None, now_ms: int
+    ) -> None:
+        self.is_running = False
+        if journal is not self._membership.journal or not journal.is_open:
+            return
+        if error is not None or found is None:
+            logger.warning("the journal cannot be tidied yet: %s", error)
+            for log in logs:
+                log.was_compacted = True  # some of the segments may be there: begin anew
+            return
+        settled: list[Change] = []
+        for log, draft in zip(logs, found, strict=True):
+            if log.failure is not None:
+                continue
+            log.manifest = draft.after
+            log.first_seq = None if log.stored_seq <= draft.after.after else draft.after.after + 1
+            if not log.is_settled:
+                log.is_settled = True
+                settled.append(
+                    {"kind": "settled", "topic": log.topic_id, "partition": log.partition, "epoch": log.epoch}
+                )
+            self._replaced += draft.replaced()
+        if settled:
+            self._membership.propose(Wish(settled), now_ms)
+        self._trim()
+
+    # ---- what may go
+
+    def _trim(self) -> None:
+        journal, state = self._membership.journal, self._membership.state
+        first = journal.stored_seq
+        for log in self._membership.leading.logs():
+            if log.first_seq is not None:
+                first = min(first, log.first_seq)
+        for (topic_id, index, epoch), seq in list(self._handed_over.items()):
+            topic = state.topics.get(topic_id)
+            sources = topic.partitions[index].sources if topic is not None else []
+            if any(source.journal == journal.journal and source.epoch == epoch for source in sources):
+                first = min(first, seq)
+            else:
+                del self._handed_over[topic_id, index, epoch]
+        journal.trimmed = max(journal.trimmed, first)
+        self.has_word = True
+
+    def _delete(self, now_ms: int) -> None:
+        membership = self._membership
+        journal, below = membership.journal, membership.journal.said_trimmed
+        slots = [names.slot(journal.journal, seq) for seq in range(self._deleted_below, below)]
+        released = [name for seq, some in self._released if seq <= journal.stored_seq for name in some]
+        self._released = [row for row in self._released if row[0] > journal.stored_seq]
+        self.is_running = True
+        engine = membership.engine
+        membership.ask(
+            lambda: [engine.delete(name) for name in slots + released],
+            lambda _, error, now_ms: self._deleted(journal, below, released, error),
+        )
+
+    def _deleted(self, journal: Any, below: int, released: list[str], error: Exception | None) -> None:
+        self.is_running = False
+        if journal is not self._membership.journal:
+            return
+        if error is None:
+            self._deleted_below = max(self._deleted_below, below)
+        elif released:
+            self._released.append((-1, released))
+
+    # ---- journals of lives that are over
+
+    def _empty_old_journals(self) -> None:
+        membership = self._membership
+        state = membership.state
+        if not state.live or state.live[0] != membership.node_id:
+            return
+        needed = {source.journal for _, _, partition in state.partitions() for source in partition.sources}
+        old = [
+            journal
+            for broker in state.brokers.values()
+            for life in range(max(1, broker.incarnation - OLD_LIVES), broker.incarnation + 1)
+            if (journal := names.journal_id(broker.node_id, life)) not in needed | self._emptied
+            and (life < broker.incarnation or broker.status is not Status.LIVE)
+        ]
+        if old:
+            self.is_running = True
+            self._emptied.add(old[0])
+            engine, nonce = membership.engine, membership.nonce()
+            membership.ask(lambda: _empty(engine, old[0], nonce), self._was_emptied)
+
+    def _was_emptied(self, _: Any, error: Exception | None, now_ms: int) -> None:
+        self.is_running = False
+
+
+def _is_due(log: JournalLog) -> bool:
+    """Whether others still need old journals for it, or segments hold what compaction or retention has let go."""
+    if not log.is_settled or log.was_compacted:
+        return True
+    manifest: Manifest | None = log.manifest
+    return manifest is not None and any(row.next_offset <= log.start_offset for row in manifest.segments)
+
+
+def _empty(engine: Engine, journal: str, nonce: str) -> None:
+    if not engine.list(names.journal_prefix(journal)):
+        return
+    seal = journals.first_seal(engine, journal)
+    if seal is None:
+        seal = journals.seal(engine, journal, nonce)
+    manifests.empty_journal(engine, journal, seal)
