@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kohort.broker.core import Core
 
 logger = logging.getLogger("kohort.groups")
+_MOST_UNPUBLISHED = 1000
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -38,6 +39,12 @@ class GroupEvents:
             self.unpublished += happened
 
     def publish(self, now_ms: int) -> None:
+        if self._core.membership is not None and EVENTS_TOPIC not in self._core.topics.by_name:
+            # In a cluster a topic takes a while: as many partitions as groups have, led by who coordinates them.
+            count = self._core.config["offsets.topic.num.partitions"]
+            self._core.membership.ensure_topic(EVENTS_TOPIC, count, now_ms)
+            del self.unpublished[:-_MOST_UNPUBLISHED]
+            return
         happened, self.unpublished = self.unpublished, []
         try:
             topic = self._core.topics.by_name.get(EVENTS_TOPIC) or self._core.topics.create(EVENTS_TOPIC, 1)
@@ -49,6 +56,9 @@ class GroupEvents:
             pairs = by_partition.setdefault(partition_for(event.group_id, len(topic.partitions)), [])
             pairs.append((event.group_id.encode(), _to_json(event.to_dict()).encode()))
         for index, pairs in by_partition.items():
+            if not topic.partitions[index].leads:
+                logger.debug("%d events are lost, the group is coordinated elsewhere by now", len(pairs))
+                continue
             data = build_key_values(pairs, now_ms)
             self._core.append(Append(topic.partitions[index], data, read_header(data), self))
 

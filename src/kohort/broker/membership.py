@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker.cluster_jobs import StoreJob
 from kohort.broker.cluster_topics import ClusterCatalog
 from kohort.broker.leading import Leading
-from kohort.broker.proposals import Asked, ProducerIds, Proposal, Register, TakeOver
+from kohort.broker.proposals import Asked, EnsureTopic, ProducerIds, Proposal, Register, TakeOver
 from kohort.cluster import meta_log, names
 from kohort.cluster.engine import Engine, Exists
 from kohort.cluster.journal_writer import JournalWriter
@@ -28,6 +28,8 @@ from kohort.cluster.liveness import Liveness
 from kohort.cluster.placing import is_orphan
 from kohort.cluster.snapshots import Damaged, encode_state
 from kohort.cluster.state import Change, ClusterState, Status
+from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import InitProducerIdResponse
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
@@ -98,6 +100,8 @@ class Membership:
         for api in list(core.table.apis.values()):
             if api.name in CHANGING:
                 core.table.apis[api.key] = api._replace(handler=partial(self._changing, api.handler))
+            elif api.name == "InitProducerId":
+                core.table.apis[api.key] = api._replace(handler=partial(_without_transactions, api.handler))
 
     # ---- its life
 
@@ -193,6 +197,12 @@ class Membership:
     def propose(self, proposal: Proposal, now_ms: int) -> None:
         self._proposals.append((proposal, now_ms))
         self._propose_next(now_ms)
+
+    def ensure_topic(self, name: str, partitions: int, now_ms: int) -> None:
+        """A topic of the broker's own; it is there after a while."""
+        waiting = [proposal for proposal, _ in self._proposals] + [self._proposing[0] if self._proposing else None]
+        if not any(isinstance(proposal, EnsureTopic) and proposal.name == name for proposal in waiting):
+            self.propose(EnsureTopic(self, name, partitions), now_ms)
 
     def _propose_first(self, proposal: Proposal, now_ms: int) -> None:
         self._proposals.appendleft((proposal, now_ms))
@@ -406,3 +416,13 @@ class Membership:
 
     def nonce(self) -> str:
         return self.core.random_bytes(12).hex()
+
+
+def _without_transactions(handler: Handler, core: Core, call: Call, request: Any, now_ms: int) -> Any:
+    """A transaction's markers cannot reach partitions that another broker leads yet: nobody may begin one."""
+    if request.transactional_id is None:
+        return handler(core, call, request, now_ms)
+    logger.warning("%s asks for a transaction; there are none in a cluster", call.connection)
+    # The one refusal that no client retries until its timeout.
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

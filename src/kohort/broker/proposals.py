@@ -90,6 +90,27 @@ class Wish:
         pass
 
 
+class EnsureTopic:
+    """A topic that the broker needs for itself, where nobody has made it yet."""
+
+    def __init__(self, membership: Membership, name: str, partitions: int) -> None:
+        self._membership = membership
+        self.name = name
+        self._partitions = partitions
+
+    def changes(self, state: ClusterState, now_ms: int) -> list[Change]:
+        if self.name in state.names:
+            return []
+        catalog = self._membership.catalog
+        return catalog.plan(lambda: catalog.create(self.name, self._partitions))[1]
+
+    def committed(self, now_ms: int) -> None:
+        pass
+
+    def needless(self, now_ms: int) -> None:
+        pass
+
+
 class Register:
     """Another life of this broker; what its last one led is led anew."""
 

@@ -88,6 +88,10 @@ def main(arguments: list[str]) -> int:
         options = parse(arguments)
         if options.memory and options.data_dir is not None:
             raise UsageError("--memory and --data-dir exclude each other: choose one")
+        if options.cluster is not None and (options.memory or options.data_dir is not None):
+            raise UsageError("a broker with --cluster keeps everything there: give no --memory and no --data-dir")
+        if options.cluster is not None and options.node_id is None:
+            raise UsageError("--cluster needs --node-id, a number that no other broker of the cluster has")
         ports = {
             "--port": options.port,
             "--control-port": options.control_port,
@@ -104,6 +108,8 @@ def main(arguments: list[str]) -> int:
         }
         if options.advertised_listener is not None:
             given["advertised.listeners"] = options.advertised_listener
+        if options.node_id is not None:
+            given["node.id"] = str(options.node_id)
         set_up_logging(options.log_level, options.log_format)
         return _run(options, given)
     except (UsageError, WrongInput, ConfigError) as error:
@@ -160,15 +166,18 @@ class Serving:
         self._running: Any = None
         self._meter: Any = None
         self._changing = asyncio.Lock()
+        self._stop = asyncio.Event()
 
     def _open_store(self) -> Any:
         from kohort.broker.boot import make_config, open_store
 
         options = self._options
+        if options.cluster is not None:
+            return None
         return open_store(make_config(self._given), None if options.memory else options.data_dir or DEFAULT_DATA_DIR)
 
     async def run(self) -> int:
-        stop = asyncio.Event()
+        stop = self._stop
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
@@ -205,7 +214,8 @@ class Serving:
             await control.stop()
         async with self._changing:
             await self._running.stop()
-        return 0
+        membership = self._running.core.membership
+        return 1 if membership is not None and membership.why_stopped is not None else 0
 
     def _reload(self) -> None:
         """SIGHUP: certificates are read again."""
@@ -226,9 +236,26 @@ class Serving:
         from kohort.broker.boot import make_config, start_broker
 
         config, store = make_config(self._given), self._store
+        place = self._place()
         self._running = await start_broker(
-            config, store, self._options.host, port, self._clock, self._faults, self._meter, self._request_log
+            config, store, self._options.host, port, self._clock, self._faults, self._meter, self._request_log, place
         )
+        if place is not None:
+            self._running.core.membership.ended = self._stop.set
+
+    def _place(self) -> Any:
+        """In a cluster: the store, and this broker's place in it."""
+        if self._options.cluster is None:
+            return None
+        from kohort.broker.boot import StartError
+        from kohort.broker.cluster_boot import ClusterPlace
+        from kohort.cluster.engine import EngineError
+        from kohort.cluster.open_engine import open_engine
+
+        try:
+            return ClusterPlace(open_engine(self._options.cluster))
+        except EngineError as error:
+            raise StartError(f"--cluster: {error}") from None
 
     def _start_metrics(self, loop: asyncio.AbstractEventLoop) -> Any:
         """Before the broker, so that a missing package or a port in use is known at once."""

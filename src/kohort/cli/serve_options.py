@@ -33,6 +33,12 @@ OPTIONS = (
     ServeOption("--data-dir", "DIR", f"Where records are kept; ./{DEFAULT_DATA_DIR} unless given."),
     ServeOption("--memory", None, "Keep everything in memory, write no files."),
     ServeOption(
+        "--cluster",
+        "URL",
+        "Be one of several brokers over a store: file:///path, s3://bucket/prefix, gs://…, az://… (docs/cluster.md).",
+    ),
+    ServeOption("--node-id", "ID", "The id of this broker; each broker of a cluster has its own.", kind=int),
+    ServeOption(
         "--config", "KEY=VALUE", "A broker configuration by Kafka's name; may be given several times.", repeated=True
     ),
     ServeOption(
