@@ -12,7 +12,7 @@ from kohort.broker.membership import Life, Membership
 from kohort.cluster.engine import Engine, EngineError
 from kohort.cluster.memory_engine import MemoryEngine
 from kohort.cluster.meta_log import found_cluster
-from kohort.cluster.open_engine import probe
+from kohort.cluster.open_engine import open_engine, probe
 from kohort.cluster.snapshots import Damaged
 from kohort.cluster.state import ClusterState
 from kohort.protocol.uuids import random_uuid, to_base64
@@ -33,6 +33,11 @@ class ClusterPlace:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.state = ClusterState()
+
+    @classmethod
+    def at(cls, url: str) -> ClusterPlace:
+        """Over the store that a user names; EngineError says what is wrong with it."""
+        return cls(open_engine(url))
 
     async def open(self, config: BrokerConfig) -> JournalStore:
         """EngineError or Damaged say why this store cannot carry a cluster, or not this one."""

@@ -28,8 +28,6 @@ from kohort.cluster.liveness import Liveness
 from kohort.cluster.placing import is_orphan
 from kohort.cluster.snapshots import Damaged, encode_state
 from kohort.cluster.state import Change, ClusterState, Status
-from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import InitProducerIdResponse
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
@@ -100,8 +98,6 @@ class Membership:
         for api in list(core.table.apis.values()):
             if api.name in CHANGING:
                 core.table.apis[api.key] = api._replace(handler=partial(self._changing, api.handler))
-            elif api.name == "InitProducerId":
-                core.table.apis[api.key] = api._replace(handler=partial(_without_transactions, api.handler))
 
     # ---- its life
 
@@ -416,13 +412,3 @@ class Membership:
 
     def nonce(self) -> str:
         return self.core.random_bytes(12).hex()
-
-
-def _without_transactions(handler: Handler, core: Core, call: Call, request: Any, now_ms: int) -> Any:
-    """A transaction's markers cannot reach partitions that another broker leads yet: nobody may begin one."""
-    if request.transactional_id is None:
-        return handler(core, call, request, now_ms)
-    logger.warning("%s asks for a transaction; there are none in a cluster", call.connection)
-    # The one refusal that no client retries until its timeout.
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

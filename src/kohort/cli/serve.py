@@ -248,13 +248,11 @@ class Serving:
         if self._options.cluster is None:
             return None
         from kohort.broker.boot import StartError
-        from kohort.broker.cluster_boot import ClusterPlace
-        from kohort.cluster.engine import EngineError
-        from kohort.cluster.open_engine import open_engine
+        from kohort.broker.cluster_boot import START_ERRORS, ClusterPlace
 
         try:
-            return ClusterPlace(open_engine(self._options.cluster))
-        except EngineError as error:
+            return ClusterPlace.at(self._options.cluster)
+        except START_ERRORS as error:
             raise StartError(f"--cluster: {error}") from None
 
     def _start_metrics(self, loop: asyncio.AbstractEventLoop) -> Any:
