@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kohort.protocol.errors import ErrorCode
 from kohort.protocol.uuids import to_base64
 from kohort.storage.config import LogConfig
+from kohort.storage.errors import StorageError
 from kohort.storage.journal_log import JournalLog
 from kohort.storage.store import ConfigFor, Store
 
@@ -34,7 +36,10 @@ class JournalStore(Store):
         self._forget(topic, partition)
 
     def write_file(self, name: str, data: bytes) -> None:
-        raise NotImplementedError("a broker of a cluster keeps what it has to remember in the meta log")
+        raise StorageError(
+            "users and access control entries cannot be changed in a cluster yet: give users by sasl.jaas.config",
+            ErrorCode.INVALID_REQUEST,
+        )
 
     def read_file(self, name: str) -> bytes | None:
         return None
