@@ -101,7 +101,7 @@ def write_again_to_another_slot(patch):
 def test_a_deliberate_bug_is_caught(bug, monkeypatch):
     bug(monkeypatch)
     with pytest.raises(Violation):
-        for seed in range(60):
+        for seed in range(200):
             for objects in (500, 3):  # a journal that is kept, and one that is tidied all the time
                 world = World(seed, trouble=0.05, config={"kohort.cluster.journal.objects": objects})
                 world.run(nemesis=0.02)
