@@ -37,6 +37,7 @@ IDS_VERSION = 10
 class Stored(Checker):
     def __init__(self) -> None:
         self._since: dict[Any, int] = {}
+        self._moving: dict[Any, set[str]] = {}  # groups that were in no list when a ListGroups came
         self._rules = {
             OffsetFetchRequest: self._fetched,
             OffsetCommitRequest: self._committed,
@@ -49,15 +50,20 @@ class Stored(Checker):
 
     def begin(self, world: World) -> None:
         self._world = world
+        self._away: set[str] = set()
         self._journal: Journal = world.journal
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
         if type(message) in self._rules:
             self._since[call] = self._journal.moment
+            if isinstance(message, ListGroupsRequest):
+                self._moving[call] = _strays(coordinator)
 
     def answered(self, coordinator: Coordinator, call: Call, message: Any, response: Any) -> None:
         if (rule := self._rules.get(type(message))) is not None:
             since = self._since.pop(call)
+            if (moving := self._moving.pop(call, None)) is not None:
+                self._away = moving | _strays(coordinator)
             if since >= self._journal.grown:  # who asked before may have been answered from where the group was
                 rule(since, call.version, message, response)
 
@@ -119,9 +125,7 @@ class Stored(Checker):
     def _listed(self, since: int, version: int, message: Any, response: Any) -> None:
         if response.error_code != NONE:
             return
-        listed = {group.group_id for group in response.groups}
-        for shard in self._world.broker.core.coordinator.runtime.shards.values():  # type: ignore[union-attr]
-            listed.update(shard.state.strays)  # on their way to another partition, for a moment in no list
+        listed = {group.group_id for group in response.groups} | self._away
         for group_id in self._journal.group_ids():
             if group_id in listed or not (self._world.is_readable(group_id) and self._world.is_online(group_id)):
                 continue
@@ -178,6 +182,11 @@ class Stored(Checker):
                 if stored.get(message.member_id) == response.assignment:
                     return
         self.fail(f"{message.member_id} is told an assignment of {message.group_id} that is not in the log")
+
+
+def _strays(coordinator: Coordinator) -> set[str]:
+    """On their way to another partition, for a moment in no list."""
+    return {group_id for shard in coordinator.runtime.shards.values() for group_id in shard.state.strays}
 
 
 def _none(offset: int) -> str:
