@@ -6,13 +6,14 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
 import kohort
 from kohort.broker import event_log, meter
 from kohort.broker.meter import GroupCounters, Meter
-from kohort.broker.metrics import EXPORTED, MOST_PARTITIONS, OTHER_TOPICS, families, snapshot
+from kohort.broker.metrics import EXPORTED, MOST_PARTITIONS, OTHER_TOPICS, Snapshot, _present, families, snapshot
 from kohort.client.admin_types import NewTopic
 from kohort.coordinator import events
 from kohort.coordinator.causes import Cause, CauseKind, Who
@@ -134,6 +135,44 @@ def test_what_members_say_is_counted_and_changes_no_kind():
         counters.observe(member(events.MemberLeft, cause=Cause(CauseKind.LEFT, said=said)))
     counted = counters.by_group["g"]
     assert (counted.leaves, counted.poll_timeouts) == (3, 1)
+
+
+def test_epochs_are_counted_until_everybody_is_there():
+    counters = GroupCounters()
+
+    def state(at_ms, to_state):
+        return events.StateChanged(at_ms=at_ms, group_id="g", generation=1, from_state="Assigning", to_state=to_state)
+
+    for at_ms in (1_000, 1_500):  # the second comes before everybody has reached the first
+        cause = Cause(CauseKind.JOINED)
+        counters.observe(events.EpochStarted(at_ms=at_ms, group_id="g", generation=1, members=1, cause=cause))
+    counters.observe(events.TargetFailed(at_ms=1_600, group_id="g", generation=1, assignor="own"))
+    counters.observe(state(1_600, "Reconciling"))
+    counted = counters.by_group["g"]
+    assert (counters.epochs, counted.rebalances, counted.completed) == (2, {"joined": 2}, 0)
+    counters.observe(state(3_000, "Stable"))
+    counters.observe(state(4_000, "Stable"))
+    assert (counted.completed, counters.duration_ms, counted.standstill_ms) == (1, 2_000, 0)
+    assert counted.target_failures == {"own": 1}
+    assert counters.completed == 0, "Kafka counts rebalances of classic groups alone by this name"
+
+
+def test_groups_of_the_consumer_protocol_have_their_own_metrics():
+    from coordinator.modern.groups import Members
+
+    members = Members()
+    members.join("a")
+    members.join("b")
+
+    core = SimpleNamespace(topics=SimpleNamespace(by_name={}))
+    found = Snapshot()
+    _present(found, core, members.group)
+    assert found.labelled["kohort_group_assignment_epoch"] == [(("g",), members.group.epoch)]
+    assert found.labelled["kohort_group_waited_for_partitions"] == [(("g",), 2)]
+    members.settle()
+    found = Snapshot()
+    _present(found, core, members.group)
+    assert found.labelled["kohort_group_waited_for_partitions"] == [(("g",), 0)]
 
 
 def test_groups_beyond_the_limit_are_counted_together():

@@ -126,7 +126,8 @@ class Member:
     """A consumer that polls on a thread of its own until it is closed."""
 
     def __init__(self, servers: str, group: str, topics: Any, **settings: Any) -> None:
-        self.consumer = kohort.Consumer(bootstrap_servers=servers, group_id=group, **{**QUICK, **settings})
+        given = {name: value for name, value in {**QUICK, **settings}.items() if value is not None}
+        self.consumer = kohort.Consumer(bootstrap_servers=servers, group_id=group, **given)
         self.records: list[Any] = []
         self.assigned: set[Any] = set()
         self._stop = threading.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,15 +11,18 @@ import pytest
 import kohort
 import kohort.spark
 from cli.conftest import CommandLine, Member, until
+from coordinator.modern.groups import Members
 from kohort import history
 from kohort.client.types import TopicPartition
 from kohort.coordinator.records import GroupMetadata, OffsetCommit, encode
 from kohort.history import tables
 from kohort.history.survey import REPORTS, TABLES
 from kohort.protocol import messages
+from kohort.protocol.uuids import to_base64
 
 TOPIC = "orders"
 SECOND = 1_000
+TOPIC_IDS = "topic_id string, topic string"
 QUICK = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
@@ -194,6 +197,29 @@ def test_tombstones_are_rows_and_what_no_table_has_is_in_quarantine(
         (1, "classic"): (1, 0), (2, "classic"): (2, 1), (3, "consumer"): (1, 0), (5, "consumer"): (2, 1),
         (99, "unknown"): (1, 1), (None, "unknown"): (2, 2),
     }  # fmt: skip
+
+
+def test_epochs_of_kip_848_are_told(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = Members()
+    members.join("a")
+    members.join("b")
+    members.settle()
+    log = members.world.log[0]
+    records = [(key, value, 0, n, datetime.fromtimestamp(n, UTC)) for n, (key, value) in enumerate(log)]
+    frame = spark.createDataFrame(records, tables.RECORDS)
+    monkeypatch.setattr(tables, "_records", lambda *_: frame)
+    nothing = history.group_events(spark, "").where("false")
+    told = history.group_records(spark, "").cache()
+    epochs = rows(history.rebalances(nothing, None, told).orderBy("started"))
+    assert [(row["cause"], row["members_after"], row["source"]) for row in epochs] == [
+        ("joined", 1, "epochs"), ("joined", 2, "epochs"),
+    ]  # fmt: skip
+    assert {row["member_id"] for row in rows(history.member_lives(nothing, None, told))} == {"a", "b"}
+    topics = spark.createDataFrame([(to_base64(members.world.topics.topics["orders"][0]), "orders")], TOPIC_IDS)
+    moved = rows(history.handovers(told, topics).where("from_member = 'a'"))
+    assert {(row["topic"], row["to_member"]) for row in moved} == {("orders", "b")}
+    assert all(row["waited_ms"] > 0 and row["targeted"] <= row["released"] <= row["assigned"] for row in moved)
+    assert rows(history.expressions(told)) == []
 
 
 def test_a_live_table(spark: Any, world: tuple[str, int], tmp_path: Any) -> None:

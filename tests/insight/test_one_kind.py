@@ -204,14 +204,19 @@ def test_logs_and_metrics_name_the_kind_of_the_event(name: str) -> None:
 
 def began_with(told: list[GroupEvent]) -> list[CauseKind]:
     """The kinds of those starts of a rebalance that come while none is under way."""
-    kinds, under_way = [], False
+    kinds, under_way, modern = [], False, False
     for event in told:
-        if isinstance(event, events.RebalanceStarted):
+        if isinstance(event, events.RebalanceStarted | events.EpochStarted):
             if not under_way and event.cause is not None:
                 kinds.append(event.cause.kind)
-            under_way = True
-        elif isinstance(event, events.RebalanceCompleted | events.GroupLoaded) or (
-            isinstance(event, events.StateChanged) and event.to_state in ("Empty", "Dead")
+            under_way, modern = True, isinstance(event, events.EpochStarted)
+        elif (
+            isinstance(event, events.RebalanceCompleted | events.GroupLoaded)
+            or (
+                isinstance(event, events.StateChanged)
+                and event.to_state in (("Empty", "Dead", "Stable") if modern else ("Empty", "Dead"))
+            )
+            or (isinstance(event, events.GroupConverted) and event.to_type == "classic")
         ):
             under_way = False
     return kinds
@@ -238,7 +243,9 @@ def test_explain_and_history_name_the_kind_of_the_event(name: str) -> None:
         assert [refusal.cause for refusal in explained.refusals] == refused
 
 
-_REFUSALS = events.JoinRefused | events.SyncRefused | events.CommitRefused | events.MemberFenced
+_REFUSALS = (
+    events.JoinRefused | events.SyncRefused | events.CommitRefused | events.HeartbeatRefused | events.MemberFenced
+)
 
 
 @pytest.mark.parametrize("kind", CauseKind, ids=lambda kind: kind.value)

@@ -72,6 +72,7 @@ class OneGroup:
 
     __slots__ = (
         "completed",
+        "epoch_since_ms",
         "evictions",
         "joins",
         "leaves",
@@ -79,6 +80,7 @@ class OneGroup:
         "rebalances",
         "refusals",
         "standstill_ms",
+        "target_failures",
     )
 
     def __init__(self) -> None:
@@ -90,6 +92,8 @@ class OneGroup:
         self.poll_timeouts = 0
         self.completed = 0
         self.standstill_ms = 0
+        self.epoch_since_ms: int | None = None  # KIP-848: since when members are on their way
+        self.target_failures: dict[str, int] = {}  # by assignor
 
 
 class GroupCounters:
@@ -100,6 +104,7 @@ class GroupCounters:
         self.durations = [0] * (len(REBALANCE_BUCKETS_MS) + 1)
         self.duration_ms = 0
         self.completed = 0
+        self.epochs = 0
         self.offsets_committed = 0
         self.offsets_expired = 0
         self.offsets_deleted = 0
@@ -144,6 +149,27 @@ class GroupCounters:
         group.completed += 1
         group.standstill_ms += took_ms
         self.completed += 1
+        self._took(took_ms)
+
+    def _epoch(self, event: GroupEvent) -> None:
+        """An epoch that begins before everybody has reached the last one belongs to it."""
+        self._started(event)
+        self.epochs += 1
+        group = self.of(event.group_id)
+        group.epoch_since_ms = event.at_ms if group.epoch_since_ms is None else group.epoch_since_ms
+
+    def _state_changed(self, event: events.StateChanged) -> None:
+        group = self.by_group.get(event.group_id)
+        if group is None or group.epoch_since_ms is None or event.to_state not in ("Stable", "Empty"):
+            return
+        group.completed += 1
+        self._took(event.at_ms - group.epoch_since_ms)
+        group.epoch_since_ms = None
+
+    def _target_failed(self, event: events.TargetFailed) -> None:
+        _add(self.of(event.group_id).target_failures, event.assignor)
+
+    def _took(self, took_ms: int) -> None:
         self.duration_ms += took_ms
         slot = sum(took_ms > bound for bound in REBALANCE_BUCKETS_MS)
         self.durations[slot] += 1
@@ -181,7 +207,9 @@ _OBSERVERS: dict[type[GroupEvent], Callable[[GroupCounters, Any], None]] = {
     events.CommitRefused: GroupCounters._refused,
     events.HeartbeatRefused: GroupCounters._refused,
     events.RebalanceStarted: GroupCounters._started,
-    events.EpochStarted: GroupCounters._started,
+    events.EpochStarted: GroupCounters._epoch,
+    events.StateChanged: GroupCounters._state_changed,
+    events.TargetFailed: GroupCounters._target_failed,
     events.RebalanceCompleted: GroupCounters._completed,
     events.OffsetsRemoved: GroupCounters._offsets_removed,
     events.GroupDeleted: GroupCounters._deleted,

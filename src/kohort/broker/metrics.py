@@ -23,7 +23,9 @@ except ImportError as error:
     raise ImportError("metrics need prometheus-client: pip install 'kohort[metrics]'") from error
 
 from kohort.broker.meter import MOST_GROUPS, REBALANCE_BUCKETS_MS, SLOTS, Meter
+from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.classic.states import GroupState
+from kohort.coordinator.modern.group import ModernGroup, ModernState
 from kohort.coordinator.shard import Life
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ SIMPLE: dict[str, str] = {
     "kafka_coordinator_group_groupmetadatamanager_numgroups": "Groups.",
     "kafka_coordinator_group_groupmetadatamanager_numoffsets": "Committed offsets, of all groups.",
     "kafka_server_group_coordinator_metrics_group_completed_rebalance_count": "Rebalances that were completed.",
+    "kafka_server_group_coordinator_metrics_consumer_group_rebalance_count": "Epochs that groups of KIP-848 began.",
     "kafka_server_group_coordinator_metrics_offset_commit_count": "Offsets that were committed.",
     "kafka_server_group_coordinator_metrics_offset_expiration_count": "Offsets that expired.",
     "kafka_server_group_coordinator_metrics_offset_deletion_count": "Offsets that were deleted.",
@@ -94,7 +97,15 @@ LABELLED: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "kohort_group_members": ("Members of a group.", ("group",)),
     "kohort_group_state": ("1 for the state a group is in.", ("group", "state")),
-    "kohort_group_generation": ("The generation of a group.", ("group",)),
+    "kohort_group_generation": ("The generation of a group; the epoch of one of the consumer protocol.", ("group",)),
+    "kafka_server_group_coordinator_metrics_group_count": ("Groups, by protocol.", ("protocol",)),
+    "kafka_server_group_coordinator_metrics_consumer_group_count": ("Groups of KIP-848, by state.", ("state",)),
+    "kohort_group_assignment_epoch": ("The epoch of a KIP-848 group's target assignment.", ("group",)),
+    "kohort_group_waited_for_partitions": ("Partitions of a target that other members still hold.", ("group",)),
+    "kohort_group_target_failures_total": (
+        "Target assignments that could not be made: the last one stands.",
+        ("group", "assignor"),
+    ),
     "kohort_group_lag": ("Records that a group has not committed yet, by topic.", ("group", "topic")),
 }
 LATENCY = ("kafka_network_requestmetrics_totaltimems", "Milliseconds from a request's arrival to its answer, by api.")
@@ -171,12 +182,18 @@ def _groups(found: Snapshot, core: Core, meter: Meter) -> None:
     found.simple[f"{prefix}offsets"] = sum(len(of) for group in groups.values() for of in group.offsets.values())
     for state in GroupState:
         found.simple[f"{prefix}groups{state.value.lower()}"] = states[state]
+    kinds = Counter(group.type for group in groups.values())
+    server = "kafka_server_group_coordinator_metrics_"
+    for kind in (ClassicGroup.type, ModernGroup.type):
+        found.add(f"{server}group_count", (kind,), kinds[kind])
+    for modern_state in ModernState:
+        found.add(f"{server}consumer_group_count", (modern_state.value.lower(),), states[modern_state])
     found.simple["kohort_members"] = sum(len(group.members) for group in groups.values())
     found.simple["kohort_coordinator_timers"] = 0 if coordinator is None else coordinator.timer_entries
     lives = Counter(() if coordinator is None else (shard.life for shard in coordinator.runtime.shards.values()))
     for life in SERVED_LIVES:
         found.add("kohort_coordinator_shards", (life.value,), lives[life])
-    server = "kafka_server_group_coordinator_metrics_"
+    found.simple[f"{server}consumer_group_rebalance_count"] = counters.epochs
     found.simple[f"{server}group_completed_rebalance_count"] = counters.completed
     found.simple[f"{server}offset_commit_count"] = counters.offsets_committed
     found.simple[f"{server}offset_expiration_count"] = counters.offsets_expired
@@ -208,6 +225,8 @@ def _counts(found: Snapshot, group_id: str, counts: Any) -> None:
     found.add("kohort_group_joins_total", (group_id,), counts.joins)
     found.add("kohort_group_leaves_total", (group_id,), counts.leaves)
     found.add("kohort_group_poll_timeouts_total", (group_id,), counts.poll_timeouts)
+    for assignor, count in counts.target_failures.items():
+        found.add("kohort_group_target_failures_total", (group_id, assignor), count)
 
 
 def _present(found: Snapshot, core: Core, group: Any) -> None:
@@ -215,6 +234,9 @@ def _present(found: Snapshot, core: Core, group: Any) -> None:
     found.add("kohort_group_members", (group_id,), len(group.members))
     found.add("kohort_group_generation", (group_id,), group.generation)
     found.add("kohort_group_state", (group_id, group.state.value), 1)
+    if isinstance(group, ModernGroup):
+        found.add("kohort_group_assignment_epoch", (group_id,), group.assignment_epoch)
+        found.add("kohort_group_waited_for_partitions", (group_id,), _waited_for(group))
     for name, offsets in group.offsets.items():
         topic = core.topics.by_name.get(name)
         if topic is None:
@@ -225,6 +247,11 @@ def _present(found: Snapshot, core: Core, group: Any) -> None:
             if (partition := topic.partition(index)) is not None
         ]
         found.add("kohort_group_lag", (group_id, name), sum(lags))
+
+
+def _waited_for(group: ModernGroup) -> int:
+    on_the_way = [group.members[member_id] for member_id in group.on_the_way]
+    return sum(len(numbers) for member in on_the_way for numbers in group.waits_for(member).values())
 
 
 # -- the text form: on any thread -------------------------------------------------------------------------------------

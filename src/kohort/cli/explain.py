@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kohort.cli import describe
-from kohort.cli.group_log import read_events, read_generations
+from kohort.cli.group_log import read_epochs, read_events, read_generations
 from kohort.cli.group_report import GroupReport
 from kohort.cli.output import is_terminal, plural, printable
 from kohort.cli.times import clock_time, human_ms
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 EVENTS_LIMIT = 5_000
 GENERATIONS_LIMIT = 200
+EPOCHS_LIMIT = 20_000
 BUDGET_S = 5.0
 SAMPLE_EVERY_S = 0.25
 WIDTH = 80
@@ -41,6 +42,7 @@ class Explanation:
             "group": self.report.group_id,
             "state": self.report.state,
             "generation": self.report.generation,
+            "assignment_epoch": self.report.assignment_epoch,
             "members": len(self.report.members),
             "total_lag": self.report.total_lag,
             "source": self.history.source.name.lower(),
@@ -75,7 +77,7 @@ def _rebalance_dict(one: Rebalance) -> dict[str, Any]:
 
 def explain(target: Target, admin: Any, group_id: str, sample_s: float) -> Explanation:
     report = describe.read(target, admin, group_id)
-    history = _history(target, admin, group_id, sample_s)
+    history = _history(target, admin, report, sample_s)
     if history.source is Source.SAMPLES:
         report = describe.read(target, admin, group_id)
     now_ms = int(time.time() * 1000)
@@ -84,9 +86,14 @@ def explain(target: Target, admin: Any, group_id: str, sample_s: float) -> Expla
     return Explanation(report, history, diagnose(history, present(report), now_ms), now_ms)
 
 
-def _history(target: Target, admin: Any, group_id: str, sample_s: float) -> History:
+def _history(target: Target, admin: Any, report: GroupReport, sample_s: float) -> History:
+    group_id = report.group_id
     if events := read_events(target, group_id, EVENTS_LIMIT, BUDGET_S):
         return from_events(events)
+    if report.is_modern:
+        if (past := read_epochs(target, admin, group_id, EPOCHS_LIMIT, BUDGET_S)) is not None:
+            return past
+        return from_samples(_samples(admin, group_id, sample_s))
     if generations := read_generations(target, group_id, GENERATIONS_LIMIT, BUDGET_S):
         return from_generations(generations)
     return from_samples(_samples(admin, group_id, sample_s))
@@ -116,6 +123,7 @@ def present(report: GroupReport) -> Present:
         {m.member_id: len(m.assignment) for m in report.members} if stable else {},
         {(r.topic, r.partition): r.lag for r in report.partitions if r.lag is not None},
         {(r.topic, r.partition): r.member_id for r in report.partitions if r.member_id is not None},
+        report.waits,
     )
 
 
@@ -138,7 +146,8 @@ def print_explanation(explanation: Explanation, last: int) -> None:
 
 def words(explanation: Explanation, last: int) -> list[str]:
     report, history = explanation.report, explanation.history
-    generation = f" in generation {report.generation}" if report.generation is not None else ""
+    word = "epoch" if report.is_modern else "generation"
+    generation = f" in {word} {report.generation}" if report.generation is not None else ""
     how = f" ({printable(report.protocol)})" if report.protocol else ""
     lag = "its lag is unknown" if report.total_lag is None else f"its lag is {plural(report.total_lag, 'record')}"
     said = _wrap(
@@ -158,6 +167,8 @@ def words(explanation: Explanation, last: int) -> list[str]:
 def _limits(history: History) -> str:
     if history.source is Source.GENERATIONS:
         return " They do not say how somebody left, nor how long a rebalance took."
+    if history.source is Source.EPOCHS:
+        return " They do not say how somebody left."
     if history.source is Source.SAMPLES:
         return " Its past could not be read."
     return ""

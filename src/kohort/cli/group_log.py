@@ -6,6 +6,7 @@ it is better to say less than to wait. What it means is the business of the room
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,11 @@ from kohort.coordinator.event_json import from_json
 from kohort.coordinator.events import EVENTS_TOPIC, GroupEvent
 from kohort.coordinator.records import OFFSETS_TOPIC, GroupMetadata, UnknownRecord, decode, group_key, partition_for
 from kohort.insight.generations import StoredGeneration
+from kohort.insight.lanes import Lanes
+from kohort.insight.modern_past import ModernPast
+from kohort.insight.rebalances import History
 from kohort.protocol.errors import KafkaError
+from kohort.protocol.uuids import to_base64
 
 if TYPE_CHECKING:
     from kohort.cli.target import Target
@@ -61,6 +66,34 @@ def last_generation(target: Target, group_id: str, budget_s: float = 2.0) -> int
     """The generation of a classic group, which DescribeGroups does not tell."""
     found = read_generations(target, group_id, 1, budget_s)
     return found[-1].generation if found else None
+
+
+def read_epochs(target: Target, admin: Any, group_id: str, limit: int, budget_s: float) -> History | None:
+    """The past of a KIP-848 group from those of its records that are still there; None where none can be read."""
+    found = _read_tail(target, OFFSETS_TOPIC, group_id, _modern_record_of(group_id), limit, budget_s)
+    if not found:
+        return None
+    topics = admin.describe_topics(admin.list_topics())
+    names = {to_base64(topic.topic_id): name for name, topic in topics.items()}
+    past = ModernPast(Lanes(), Lanes())
+    for at_ms, row in found:
+        data = None if row.get("data") is None else json.loads(row["data"])
+        past.read(at_ms, row["kind"], row.get("member_id"), data, names)
+    return past.history
+
+
+def _modern_record_of(group_id: str) -> Callable[[Any], tuple[int, dict[str, Any]] | None]:
+    from kohort.history.kinds import CONSUMER, MODERN_KEYS, modern_row
+
+    prefixes = tuple(kind + group_key(group_id)[2:] for kind in MODERN_KEYS)
+
+    def take(record: Any) -> tuple[int, dict[str, Any]] | None:
+        if record.key is None or not record.key.startswith(prefixes):
+            return None
+        row = modern_row(record.key, record.value)
+        return None if row.get("problem") or row["family"] != CONSUMER else (record.timestamp, row)
+
+    return take
 
 
 class GenerationFollower:

@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.causes import Who
+from kohort.insight.waiting import Holding, Wait, waits
 
 DEAD = "Dead"
+CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,13 @@ class MemberRow:
     topics: tuple[str, ...]
     assignment: tuple[TopicPartition, ...]
     epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    regex: str | None = None
+    protocol: str = "classic"
+
+    @property
+    def who(self) -> Who:
+        return Who(self.member_id, self.instance_id, self.client_id, self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,21 @@ class GroupReport:
     coordinator_address: str | None
     members: list[MemberRow] = field(default_factory=list)
     partitions: list[PartitionRow] = field(default_factory=list)
+    assignment_epoch: int | None = None
+
+    @property
+    def is_modern(self) -> bool:
+        return self.assignment_epoch is not None
+
+    @property
+    def waits(self) -> list[Wait]:
+        """Of a group of the newer protocol: who waits for which partition."""
+        holdings = [
+            Holding(m.who, m.epoch or 0, frozenset(m.assignment), frozenset(m.target or ()))
+            for m in self.members
+            if m.target is not None
+        ]
+        return waits(holdings)
 
     @property
     def total_lag(self) -> int | None:
@@ -58,7 +83,7 @@ class GroupReport:
         return sum(known) if known else None
 
     def to_dict(self) -> dict[str, Any]:
-        head = {
+        head: dict[str, Any] = {
             "group": self.group_id,
             "state": self.state,
             "type": self.type,
@@ -69,10 +94,29 @@ class GroupReport:
             "total_lag": self.total_lag,
         }
         members = [
-            asdict(member) | {"topics": list(member.topics), "assignment": by_topic(member.assignment)}
+            asdict(member)
+            | {
+                "topics": list(member.topics),
+                "assignment": by_topic(member.assignment),
+                "target": None if member.target is None else by_topic(member.target),
+            }
             for member in self.members
         ]
+        if self.is_modern:
+            head |= {"assignment_epoch": self.assignment_epoch, "waits": list(map(_wait_dict, self.waits))}
         return head | {"members": members, "partitions": [asdict(row) for row in self.partitions]}
+
+
+def _wait_dict(wait: Wait) -> dict[str, Any]:
+    topic, partition = wait.partition
+    return {
+        "topic": topic,
+        "partition": partition,
+        "member_id": wait.waiter.member_id,
+        "held_by": wait.holder.member_id if wait.holder else None,
+        "reason": wait.reason.value,
+        "text": wait.text,
+    }
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -110,6 +154,9 @@ def read_report(admin: Any, group_id: str) -> GroupReport:
             m.topics,
             tuple(sorted(m.assignment)),
             m.member_epoch,
+            None if m.target_assignment is None else tuple(sorted(m.target_assignment)),
+            m.regex,
+            "classic" if m.is_classic else CONSUMER,
         )
         for m in sorted(described.members, key=lambda m: (m.group_instance_id or "", m.member_id))
     ]
@@ -127,6 +174,7 @@ def read_report(admin: Any, group_id: str) -> GroupReport:
         _address(admin, described.coordinator),
         members,
         [_row(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in wanted],
+        described.assignment_epoch,
     )
 
 

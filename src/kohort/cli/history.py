@@ -292,6 +292,26 @@ LAYOUTS: dict[str, tuple[str, Callable[[], list[Any]], dict[str, str]]] = {
             "rejoins": "rejoins",
         },
     ),
+    "handovers": (
+        "Partitions that went from member to member (KIP-848), the latest first",
+        _latest("targeted"),
+        {
+            "group": "group_id",
+            "topic": "topic",
+            "partition": "partition",
+            "from": "from_member",
+            "to": "to_member",
+            "targeted": "targeted",
+            "released": "released",
+            "assigned": "assigned",
+            "waited": "waited_ms",
+        },
+    ),
+    "expressions": (
+        "What subscriptions by regular expression stand for (KIP-848)",
+        _latest("time"),
+        {"time": "time", "group": "group_id", "regex": "regex", "topics": "topics"},
+    ),
     "progress": (
         "Committed progress by minute, the latest first",
         _latest("start"),

@@ -12,6 +12,7 @@ from kohort.cli.group_log import GenerationFollower
 from kohort.cli.group_report import GroupReport, compact
 from kohort.cli.output import is_terminal, plural, print_json_line, printable, rich_table
 from kohort.cli.times import clock_time
+from kohort.insight.waiting import told
 
 if TYPE_CHECKING:
     from kohort.cli.target import Target
@@ -47,6 +48,8 @@ def changes(before: GroupReport, now: GroupReport) -> list[str]:
     said = []
     if before.state != now.state:
         said.append(f"{at}  {before.state} -> {now.state}")
+    if now.is_modern and before.generation != now.generation:
+        said.append(f"{at}  epoch {before.generation} -> {now.generation}")
     old, new = ({m.member_id: m for m in report.members} for report in (before, now))
     said += [f"{at}  {printable(m.client_id)} at {m.host} is gone" for key, m in old.items() if key not in new]
     said += [f"{at}  {printable(m.client_id)} at {m.host} joined" for key, m in new.items() if key not in old]
@@ -87,13 +90,22 @@ def line(report: GroupReport, trend: Trend) -> str:
         clock_time(int(time.time() * 1000)),
         printable(report.group_id),
         report.state,
-        f"generation={printable(report.generation)}",
+        _epochs(report, "="),
         f"members={len(report.members)}",
         f"lag={printable(report.total_lag)}",
     ]
+    if report.waits:
+        parts.append(f"waited-for={len(report.waits)}")
     if trend.rate is not None:
         parts.append(f"rate={trend.rate:.1f}/s")
     return "  ".join(parts)
+
+
+def _epochs(report: GroupReport, sign: str) -> str:
+    if not report.is_modern:
+        return f"generation{sign}{printable(report.generation)}"
+    behind = "" if report.generation == report.assignment_epoch else f" target{sign}{report.assignment_epoch}"
+    return f"epoch{sign}{report.generation}{behind}"
 
 
 def _live(looks: Iterator[tuple[GroupReport, Trend]], interval: float, full_screen: bool) -> None:
@@ -115,22 +127,27 @@ def screen(report: GroupReport, trend: Trend, interval: float) -> Any:
         (printable(report.group_id), "bold"),
         "  ",
         (report.state, f"bold {style}"),
-        f"  generation {printable(report.generation)}  {plural(len(report.members), 'member')}  "
+        f"  {_epochs(report, ' ')}  {plural(len(report.members), 'member')}  "
         f"{printable(report.protocol)}  lag {printable(report.total_lag)}",
         f"  {trend.rate:.1f} records/s" if trend.rate is not None else "",
     )
     names = describe.labels(report)
-    columns = ("member", "host", "partitions", "lag", "assignment")
+    columns = ("member", "host", *(("epoch",) if report.is_modern else ()), "partitions", "lag", "assignment")
     rows = []
     for member in report.members:
         lags = [row.lag for row in report.partitions if row.member_id == member.member_id and row.lag is not None]
         held = compact(member.assignment)
-        rows.append([names[member.member_id], member.host, str(len(member.assignment)), str(sum(lags)), held or "-"])
+        epoch = [printable(member.epoch)] if report.is_modern else []
+        if member.target is not None and member.target != member.assignment:
+            held = f"{held or '-'} -> {compact(member.target) or '-'}"
+        numbers = [*epoch, str(len(member.assignment)), str(sum(lags))]
+        rows.append([names[member.member_id], member.host, *numbers, held or "-"])
     offset_columns, offset_rows = describe.offsets_table(report)
     offsets = [[printable(cell) for cell in row] for row in offset_rows]
     parts: list[Any] = [head, Text()]
     if rows:
         parts += [rich_table(columns, [[printable(cell) for cell in row] for row in rows]), Text()]
+    parts += [Text(printable(sentence)) for sentence in told(report.waits)[:8]]
     parts += [rich_table(offset_columns, offsets), Text(), *map(Text, trend.events)]
     parts.append(Text(f"every {interval:g} s; ctrl-C ends", style="dim"))
     return Group(*parts)

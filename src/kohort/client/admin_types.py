@@ -82,6 +82,9 @@ class MemberDescription:
     assignment: frozenset[TopicPartition]
     target_assignment: frozenset[TopicPartition] | None = None
     member_epoch: int | None = None
+    regex: str | None = None
+    is_classic: bool = True
+    """Whether it speaks the classic protocol; members of a group of the newer one may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +97,5 @@ class GroupDescription:
     coordinator: int
     members: list[MemberDescription]
     epoch: int | None = None
+    assignment_epoch: int | None = None
+    """Of the target that members are on their way to; behind `epoch` until there is a newer target."""

@@ -22,6 +22,7 @@ from kohort.protocol.messages import (
 )
 
 CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC_MEMBER = 0
 
 
 async def describe(coordinator: Coordinator, node_id: int, group_id: str, timeout_ms: int) -> GroupDescription:
@@ -76,6 +77,8 @@ def _modern(group: Any, node_id: int) -> GroupDescription:
             partitions(member.assignment),
             partitions(member.target_assignment),
             member.member_epoch,
+            member.subscribed_topic_regex or None,
+            member.member_type == CLASSIC_MEMBER,
         )
         for member in group.members
     ]
@@ -88,6 +91,7 @@ def _modern(group: Any, node_id: int) -> GroupDescription:
         node_id,
         members,
         group.group_epoch,
+        group.assignment_epoch,
     )
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
         causes,
         commit_progress,
         downtime,
+        expressions,
+        handovers,
         lag,
         member_lives,
         rebalances,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         kept_table,
         quarantine,
         record_counts,
+        topic_ids,
     )
 
 __all__ = [
@@ -37,10 +40,12 @@ __all__ = [
     "commits",
     "downtime",
     "end_offsets",
+    "expressions",
     "generations",
     "group_events",
     "group_events_stream",
     "group_records",
+    "handovers",
     "kept_table",
     "lag",
     "member_lives",
@@ -49,6 +54,7 @@ __all__ = [
     "record_counts",
     "stuck_partitions",
     "top_talkers",
+    "topic_ids",
 ]
 
 _HOMES = {
@@ -57,10 +63,12 @@ _HOMES = {
     "commits": "kohort.history.tables",
     "downtime": "kohort.history.reports",
     "end_offsets": "kohort.history.tables",
+    "expressions": "kohort.history.reports",
     "generations": "kohort.history.tables",
     "group_events": "kohort.history.tables",
     "group_events_stream": "kohort.history.tables",
     "group_records": "kohort.history.tables",
+    "handovers": "kohort.history.reports",
     "kept_table": "kohort.history.tables",
     "lag": "kohort.history.reports",
     "member_lives": "kohort.history.reports",
@@ -69,6 +77,7 @@ _HOMES = {
     "record_counts": "kohort.history.tables",
     "stuck_partitions": "kohort.history.reports",
     "top_talkers": "kohort.history.reports",
+    "topic_ids": "kohort.history.tables",
 }
 
 if not TYPE_CHECKING:

@@ -87,6 +87,20 @@ LIVES = pa.list_(
     )
 )
 
+HANDOVERS = pa.list_(
+    _struct(
+        topic_id=TEXT,
+        partition=INT,
+        from_member=TEXT,
+        to_member=TEXT,
+        targeted_ms=LONG,
+        released_ms=LONG,
+        assigned_ms=LONG,
+        waited_ms=LONG,
+    )
+)
+EXPRESSIONS = pa.list_(_struct(at_ms=LONG, regex=TEXT, topics=pa.list_(TEXT)))
+
 
 def decode_commits(keys: pa.Array, values: pa.Array) -> pa.Array:
     """By columns; record by record only what is not laid out as Kafka does it."""
@@ -176,6 +190,22 @@ def lives_of_events(groups: pa.Array) -> pa.Array:
 
 def lives_of_generations(groups: pa.Array) -> pa.Array:
     return _each(stories.lives_of_generations, groups, LIVES)
+
+
+def rebalances_of_records(groups: pa.Array) -> pa.Array:
+    return _each(stories.rebalances_of_records, groups, REBALANCES)
+
+
+def lives_of_records(groups: pa.Array) -> pa.Array:
+    return _each(stories.lives_of_records, groups, LIVES)
+
+
+def handovers_of_records(groups: pa.Array) -> pa.Array:
+    return _each(stories.handovers_of_records, groups, HANDOVERS)
+
+
+def expressions_of_records(groups: pa.Array) -> pa.Array:
+    return _each(stories.expressions_of_records, groups, EXPRESSIONS)
 
 
 def udf(function: Callable[..., pa.Array], returns: pa.DataType) -> Any:

@@ -90,6 +90,8 @@ def modern_row(key: bytes, value: bytes | None) -> dict[str, Any]:
     except (DecodeError, ValueError, IndexError) as error:
         return row | {"problem": f"{kind.name} cannot be read: {error}"}
     plain = to_plain(stored)
+    if (regex := getattr(named, "regular_expression", None)) is not None:
+        plain["regular_expression"] = regex  # the key has it alone
     epoch = next((plain[name] for name in ("epoch", "assignment_epoch", "member_epoch") if name in plain), None)
     return row | {"epoch": epoch, "data": json.dumps(plain)}
 

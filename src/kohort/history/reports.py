@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 PLACE = ("group_id", "topic", "partition")
 _GENERATION_FIELDS = ("generation", "protocol", "leader_id", "members")
+_RECORD_FIELDS = ("family", "kind", "member_id", "data", "tombstone")
 
 
 def _per_group(table: DataFrame, fields: tuple[str, ...], function: Any, kind: Any) -> DataFrame:
@@ -29,27 +30,40 @@ def _per_group(table: DataFrame, fields: tuple[str, ...], function: Any, kind: A
     return made.select("group_id", f.inline("rows"))
 
 
-def _of_both(events: DataFrame, generations: DataFrame | None, functions: tuple[Any, Any], kind: Any) -> DataFrame:
-    """Of the events where a group has some, else of its stored generations."""
+def _of_best(
+    events: DataFrame,
+    generations: DataFrame | None,
+    group_records: DataFrame | None,
+    functions: tuple[Any, Any, Any],
+    kind: Any,
+) -> DataFrame:
+    """Of the events where a group has some, else of its stored generations and the records of its epochs."""
     fields = tuple(name for name in EVENT_FIELDS if name != "group_id")
     told = _per_group(events, fields, functions[0], kind)
-    if generations is None:
-        return told
-    others = generations.where("NOT tombstone").join(events.select("group_id").distinct(), "group_id", "left_anti")
-    return told.unionByName(_per_group(others, _GENERATION_FIELDS, functions[1], kind))
+    known = events.select("group_id").distinct()
+    if generations is not None:
+        others = generations.where("NOT tombstone").join(known, "group_id", "left_anti")
+        told = told.unionByName(_per_group(others, _GENERATION_FIELDS, functions[1], kind))
+    if group_records is not None:
+        others = group_records.where("family = 'consumer'").join(known, "group_id", "left_anti")
+        told = told.unionByName(_per_group(others, _RECORD_FIELDS, functions[2], kind))
+    return told
 
 
 # -- rebalances -------------------------------------------------------------------------------------------------------
 
 
-def rebalances(events: DataFrame, generations: DataFrame | None = None) -> DataFrame:
+def rebalances(
+    events: DataFrame, generations: DataFrame | None = None, group_records: DataFrame | None = None
+) -> DataFrame:
     """One row a rebalance with who caused it; `cause` and `reason` are those of the first cause.
 
-    Groups without events are told from their `generations`, without durations and without how somebody went; `source`
-    says which. `completed` is empty while a rebalance is under way, `duration_ms` also where the group emptied.
+    Groups without events are told from their `generations`, without durations and without how somebody went, and those
+    of KIP-848 from their `group_records`, an epoch a row; `source` says which. `completed` is empty while one is under
+    way, `duration_ms` also where the group emptied.
     """
-    functions = (arrow.rebalances_of_events, arrow.rebalances_of_generations)
-    rows = _of_both(events, generations, functions, arrow.REBALANCES)
+    functions = (arrow.rebalances_of_events, arrow.rebalances_of_generations, arrow.rebalances_of_records)
+    rows = _of_best(events, generations, group_records, functions, arrow.REBALANCES)
     before = f.lag("members").over(Window.partitionBy("group_id").orderBy("started_ms", "generation"))
     first = f.get("causes", f.lit(0))
     return rows.select(
@@ -127,10 +141,12 @@ def downtime(rebalances: DataFrame, bucket_ms: int = HOUR_MS) -> DataFrame:
     )
 
 
-def member_lives(events: DataFrame, generations: DataFrame | None = None) -> DataFrame:
+def member_lives(
+    events: DataFrame, generations: DataFrame | None = None, group_records: DataFrame | None = None
+) -> DataFrame:
     """One row a member id: when it joined, when and how it ended (`ended` is empty while it is in)."""
-    functions = (arrow.lives_of_events, arrow.lives_of_generations)
-    rows = _of_both(events, generations, functions, arrow.LIVES)
+    functions = (arrow.lives_of_events, arrow.lives_of_generations, arrow.lives_of_records)
+    rows = _of_best(events, generations, group_records, functions, arrow.LIVES)
     return rows.select(
         "group_id",
         "member_id",
@@ -147,6 +163,40 @@ def member_lives(events: DataFrame, generations: DataFrame | None = None) -> Dat
         "last_generation",
         "source",
     )
+
+
+# -- epochs of KIP-848 groups ----------------------------------------------------------------------------------------
+
+
+def handovers(group_records: DataFrame, topics: DataFrame | None = None) -> DataFrame:
+    """One row a partition that a target gave to another member: who had it, who waited, and how long.
+
+    `released` is when the one before had given it up, `assigned` when the next had it; both empty while somebody waits.
+    `topics` (topic_id, topic) gives topics their names; without it a topic is known by its id.
+    """
+    consumer = group_records.where("family = 'consumer'")
+    rows = _per_group(consumer, _RECORD_FIELDS, arrow.handovers_of_records, arrow.HANDOVERS)
+    name = f.col("topic_id")
+    if topics is not None:
+        rows, name = rows.join(topics, "topic_id", "left"), f.coalesce("topic", "topic_id")
+    return rows.select(
+        "group_id",
+        name.alias("topic"),
+        "partition",
+        "from_member",
+        "to_member",
+        f.timestamp_millis("targeted_ms").alias("targeted"),
+        f.timestamp_millis("released_ms").alias("released"),
+        f.timestamp_millis("assigned_ms").alias("assigned"),
+        "waited_ms",
+    )
+
+
+def expressions(group_records: DataFrame) -> DataFrame:
+    """One row a change of what a subscription's regular expression stands for."""
+    consumer = group_records.where("family = 'consumer'")
+    rows = _per_group(consumer, _RECORD_FIELDS, arrow.expressions_of_records, arrow.EXPRESSIONS)
+    return rows.select("group_id", f.timestamp_millis("at_ms").alias("time"), "regex", "topics")
 
 
 # -- commits ----------------------------------------------------------------------------------------------------------

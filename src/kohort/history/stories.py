@@ -5,14 +5,20 @@ What a rebalance is and what caused it is decided by the room insight/, as for `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from kohort.coordinator import events as happened
 from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.event_json import from_dict
 from kohort.coordinator.events import MemberEvent
+from kohort.history.kinds import CONSUMER
 from kohort.insight.generations import GenerationMember, StoredGeneration, from_generations
+from kohort.insight.handovers import HandOverReader
+from kohort.insight.lanes import Lanes
+from kohort.insight.modern_past import ModernPast
 from kohort.insight.rebalances import History, Rebalance, Trigger, exit_of, from_events
 from kohort.insight.sentences import told
 
@@ -49,6 +55,21 @@ def rebalances_of_events(events: Iterable[Row]) -> list[dict[str, Any]]:
 
 def rebalances_of_generations(generations: Iterable[Row]) -> list[dict[str, Any]]:
     return _rebalances(from_generations(stored_generation(row) for row in _in_order(generations)))
+
+
+def rebalances_of_records(records: Iterable[Row]) -> list[dict[str, Any]]:
+    """Of a KIP-848 group: its epochs."""
+    past = ModernPast(Lanes(), Lanes())
+    for row, data in _read(records):
+        past.read(row["at_ms"], row["kind"], row["member_id"], data, {})
+    return _rebalances(past.history)
+
+
+def _read(records: Iterable[Row]) -> Iterator[tuple[Row, dict[str, Any] | None]]:
+    """Records of consumer groups in their order, with what they say."""
+    for row in _in_order(records):
+        if row["family"] == CONSUMER:
+            yield row, None if row["tombstone"] or row["data"] is None else json.loads(row["data"])
 
 
 def _rebalances(history: History) -> list[dict[str, Any]]:
@@ -123,6 +144,53 @@ def _life(lives: dict[str, dict[str, Any]], who: Who) -> dict[str, Any]:
 
 def _end(life: dict[str, Any], at_ms: int, cause: Cause) -> None:
     life |= {"ended_ms": at_ms, "ended": cause.kind.value, "reason": told(cause)}
+
+
+def lives_of_records(records: Iterable[Row]) -> list[dict[str, Any]]:
+    """Of a KIP-848 group: from the first record of a member to its end; how it went is not stored."""
+    lives: dict[str, dict[str, Any]] = {}
+    for row, data in _read(records):
+        member_id = row["member_id"]
+        if member_id is None:
+            continue
+        if row["kind"] == "ConsumerGroupMemberMetadata":
+            if data is None:
+                _end(_life(lives, Who(member_id)), row["at_ms"], Cause(CauseKind.GONE))
+                continue
+            who = Who(member_id, data.get("instance_id"), data.get("client_id", ""), data.get("client_host", ""))
+            life = _life(lives, who)
+            life |= {"ended_ms": None, "ended": None, "reason": None, "source": "epochs"}
+            if life["joined_ms"] is None:
+                life["joined_ms"] = row["at_ms"]
+        elif row["kind"] == "ConsumerGroupCurrentMemberAssignment" and data is not None and member_id in lives:
+            life = lives[member_id]
+            life["last_generation"] = max(data["member_epoch"], life["last_generation"] or 0)
+            if life["first_generation"] is None:
+                life["first_generation"] = data["member_epoch"]
+    return list(lives.values())
+
+
+# -- hand-overs and expressions of KIP-848 groups ---------------------------------------------------------------------
+
+
+def handovers_of_records(records: Iterable[Row]) -> list[dict[str, Any]]:
+    reader = HandOverReader()
+    for row, data in _read(records):
+        reader.read(row["at_ms"], row["kind"], row["member_id"], data)
+    return [asdict(one) | {"waited_ms": one.waited_ms} for one in reader.all()]
+
+
+def expressions_of_records(records: Iterable[Row]) -> list[dict[str, Any]]:
+    """What each expression stood for, from when on: a row where that has changed."""
+    found: list[dict[str, Any]] = []
+    last: dict[str, list[str]] = {}
+    for row, data in _read(records):
+        if row["kind"] == "ConsumerGroupRegularExpression" and data is not None:
+            topics, regex = sorted(data["topics"]), data["regular_expression"]
+            if last.get(regex) != topics:
+                last[regex] = topics
+                found.append({"at_ms": row["at_ms"], "regex": regex, "topics": topics})
+    return found
 
 
 def lives_of_generations(generations: Iterable[Row]) -> list[dict[str, Any]]:

@@ -14,8 +14,10 @@ from kohort.history import reports, tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TABLES = ("group_events", "commits", "generations")
-REPORTS = ("rebalances", "causes", "downtime", "members", "progress", "lag", "stuck", "talkers")
+TABLES = ("group_events", "commits", "generations", "group_records")
+REPORTS = (
+    "rebalances", "causes", "downtime", "members", "handovers", "expressions", "progress", "lag", "stuck", "talkers",
+)  # fmt: skip
 LOOKS = 12
 
 
@@ -49,7 +51,9 @@ def survey(
     events = tables.group_events(*scope).cache()
     commits = tables.commits(*scope).cache()
     generations = tables.generations(*scope).cache()
-    return _survey(events, commits, generations, _ends(spark, servers, commits, settings), window)
+    records = tables.group_records(*scope).cache()
+    ends = _ends(spark, servers, commits, settings)
+    return _survey((events, commits, generations, records), ends, window, tables.topic_ids(spark, servers, settings))
 
 
 def survey_of_kept(
@@ -62,24 +66,24 @@ def survey_of_kept(
 ) -> Survey:
     """The same from the tables that an ingest keeps; lag at the ends of its rounds."""
     scope = (tuple(groups), since, until)
-    events, commits, generations = (
-        tables.kept_table(spark, directory, name, *scope).cache() for name in ("group_events", "commits", "generations")
-    )
-    return _survey(
-        events, commits, generations, tables.kept_table(spark, directory, "log_ends", None, since, until), window
-    )
+    read = tuple(tables.kept_table(spark, directory, name, *scope).cache() for name in TABLES)
+    return _survey(read, tables.kept_table(spark, directory, "log_ends", None, since, until), window)
 
 
-def _survey(events: DataFrame, commits: DataFrame, generations: DataFrame, ends: DataFrame, window: str) -> Survey:
-    rebalances = reports.rebalances(events, generations).cache()
+def _survey(read: tuple[DataFrame, ...], ends: DataFrame, window: str, topics: DataFrame | None = None) -> Survey:
+    """`read` are the tables in the order of TABLES."""
+    events, commits, generations, records = read
+    rebalances = reports.rebalances(events, generations, records).cache()
     lag = reports.lag(commits, ends)
     return Survey(
-        {"group_events": events, "commits": commits, "generations": generations},
+        dict(zip(TABLES, read, strict=True)),
         {
             "rebalances": rebalances,
             "causes": reports.causes(rebalances),
             "downtime": reports.downtime(rebalances),
-            "members": reports.member_lives(events, generations),
+            "members": reports.member_lives(events, generations, records),
+            "handovers": reports.handovers(records, topics),
+            "expressions": reports.expressions(records),
             "progress": reports.commit_progress(commits, window),
             "lag": lag,
             "stuck": reports.stuck_partitions(lag),

@@ -27,6 +27,7 @@ from kohort.history.decoding import (
     key_prefixes,
 )
 from kohort.history.kinds import MODERN_KEYS
+from kohort.protocol.uuids import to_base64
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -267,6 +268,15 @@ def group_records(
         )
     )
     return scope.within(found)
+
+
+def topic_ids(spark: SparkSession, servers: str, settings: Mapping[str, Any] | None = None) -> DataFrame:
+    """The topics that exist by their ids: records of KIP-848 groups know no names."""
+    with _admin(Scope.of(servers, None, None, None, settings)) as admin:
+        names = admin.list_topics()
+        found = admin.describe_topics(names) if names else {}
+    rows = [(to_base64(topic.topic_id), name) for name, topic in found.items()]
+    return spark.createDataFrame(rows, "topic_id string, topic string")
 
 
 def record_counts(

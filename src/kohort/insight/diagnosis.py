@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,6 +11,8 @@ from kohort.coordinator.causes import CauseKind, Who
 from kohort.insight.claims import polled_late
 from kohort.insight.rebalances import History, Rebalance, Refusal, Trigger
 from kohort.insight.sentences import seconds, verb
+from kohort.insight.waiting import Wait
+from kohort.insight.waiting import told as told_waits
 
 STORM_COUNT = 5
 STORM_WINDOW_MS = 5 * 60_000
@@ -54,6 +56,7 @@ class Present:
     assigned: Mapping[str, int] = field(default_factory=dict)
     lags: Mapping[tuple[str, int], int] = field(default_factory=dict)
     owners: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    waits: Sequence[Wait] = ()
 
 
 def diagnose(history: History, present: Present, now_ms: int) -> list[Finding]:
@@ -64,7 +67,8 @@ def diagnose(history: History, present: Present, now_ms: int) -> list[Finding]:
     if flapping and storm and storm[0].severity == NOTE:
         storm = []  # not a start: the same client over and over
     found = [
-        *_under_way(recent, now_ms),
+        *_under_way(recent, present, now_ms),
+        *_no_target(history),
         *storm,
         *flapping,
         *_late_polls(recent),
@@ -105,8 +109,11 @@ def _busiest(times: list[int], window_ms: int) -> tuple[int, int, int]:
 # -- rebalances -------------------------------------------------------------------------------------------------------
 
 
-def _under_way(rebalances: list[Rebalance], now_ms: int) -> list[Finding]:
-    if not rebalances or not rebalances[-1].open:
+def _under_way(rebalances: list[Rebalance], present: Present, now_ms: int) -> list[Finding]:
+    open_ = [rebalances[-1]] if rebalances and rebalances[-1].open else []
+    if present.waits or (open_ and open_[0].is_modern):
+        return _handing_over(open_, present, now_ms)
+    if not open_:
         return []
     last = rebalances[-1]
     age_ms = now_ms - last.started_ms
@@ -116,6 +123,30 @@ def _under_way(rebalances: list[Rebalance], now_ms: int) -> list[Finding]:
     late = last.rebalance_timeout_ms is not None and age_ms > last.rebalance_timeout_ms
     advice = "Members rejoin when their application polls: look at what those that are missing are doing."
     return [Finding("rebalancing", PROBLEM if late or age_ms > LONG_STANDSTILL_MS else NOTE, text, advice)]
+
+
+def _handing_over(open_: list[Rebalance], present: Present, now_ms: int) -> list[Finding]:
+    """KIP-848: who still has what others wait for."""
+    age_ms = now_ms - open_[0].started_ms if open_ else 0
+    since = f"A move to epoch {open_[0].generation} has been under way for {seconds(age_ms)}. " if open_ else ""
+    sentences = told_waits(present.waits)
+    more = f" And {len(sentences) - 5} more wait." if len(sentences) > 5 else ""
+    text = since + " ".join(f"{sentence}." for sentence in sentences[:5]) + more
+    if not sentences:
+        text += f"Not there yet: {_names(open_[0].waiting_for)}." if open_[0].waiting_for else ""
+    advice = (
+        "A member gives partitions up from poll(), and has its max.poll.interval.ms for it; then it is put out. "
+        "Look at what those that hold on are doing."
+    )
+    return [Finding("handing over", PROBLEM if age_ms > LONG_STANDSTILL_MS else NOTE, text.strip(), advice)]
+
+
+def _no_target(history: History) -> list[Finding]:
+    failure = history.target_failure
+    if failure is None:
+        return []
+    text = f"There is no target assignment for the newest epoch: {failure.text}."
+    return [Finding("no target", PROBLEM, text, "Mend the assignor, or name another one with group.remote.assignor.")]
 
 
 def _storm(rebalances: list[Rebalance], present: Present) -> list[Finding]:
@@ -206,7 +237,11 @@ def _timeouts(rebalances: list[Rebalance]) -> list[Finding]:
 
 
 def _standstill(rebalances: list[Rebalance], present: Present) -> list[Finding]:
-    timed = [r for r in rebalances if r.standstill_ms is not None and r.standstill_ms >= LONG_STANDSTILL_MS]
+    timed = [
+        r
+        for r in rebalances
+        if r.standstill_ms is not None and r.standstill_ms >= LONG_STANDSTILL_MS and not r.is_modern
+    ]
     if not timed:
         return []
     worst = max(timed, key=lambda r: r.standstill_ms or 0)

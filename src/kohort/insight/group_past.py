@@ -17,8 +17,9 @@ from kohort.insight.generations import GenerationReader, StoredGeneration
 from kohort.insight.lag_verdicts import WINDOW, CommitPoint
 from kohort.insight.lanes import Lanes, Moves, Partition
 from kohort.insight.modern_past import ModernPast
-from kohort.insight.rebalances import DEAD, EMPTY, STABLE, EventReader, History, Rebalance, Source, Trigger
+from kohort.insight.rebalances import DEAD, EMPTY, STABLE, EventReader, History, Rebalance, Source
 from kohort.insight.series import Series
+from kohort.insight.waiting import waits
 
 MOST_REBALANCES = 120_000
 CLASSIC, CONSUMER = "classic", "consumer"
@@ -56,8 +57,8 @@ class GroupPast:
             self.state = event.to_state
         if isinstance(event, StateChanged) and event.to_state in (EMPTY, DEAD):
             self.lanes.assign(event.at_ms, {})
-        if isinstance(event, EpochStarted) and event.cause is not None:
-            self._of_modern().why(event.generation, Trigger(event.at_ms, event.cause))
+        if isinstance(event, EpochStarted):
+            self.type = CONSUMER
         _prune(self._events.history.rebalances)
 
     def _of_modern(self) -> ModernPast:
@@ -120,16 +121,20 @@ class GroupPast:
         return self._events is not None
 
     def history(self) -> History:
-        """From events; of the time before the first of them, from generations. Epochs of KIP-848 from their records."""
+        """From events; of the time before the first of them, from generations and from the records of epochs."""
         classic = self._classic_history()
         modern = self._modern.history if self._modern is not None else None
         if modern is None or not modern.rebalances:
             return classic
-        if not classic.rebalances and not classic.refusals:
+        if self._events is None and not classic.rebalances:
             return modern
-        both = sorted([*classic.rebalances, *modern.rebalances], key=lambda one: one.started_ms)  # it was converted
+        told_from_ms = None if self._events is None else self._events.history.first_ms
+        epochs = [one for one in modern.rebalances if told_from_ms is None or one.started_ms < told_from_ms]
+        both = sorted([*classic.rebalances, *epochs], key=lambda one: one.started_ms)  # it was converted
         firsts = [one.first_ms for one in (classic, modern) if one.first_ms is not None]
-        return History(classic.source, both, classic.refusals, min(firsts), self.last_ms, classic.loads)
+        return History(
+            classic.source, both, classic.refusals, min(firsts), self.last_ms, classic.loads, classic.target_failure
+        )
 
     def _classic_history(self) -> History:
         stored = self._generations.history
@@ -143,7 +148,13 @@ class GroupPast:
         earlier = [one for one in stored.rebalances if one.started_ms < began_ms]
         stored.rebalances[:] = earlier
         return History(
-            Source.EVENTS, earlier + told.rebalances, told.refusals, stored.first_ms, told.last_ms, told.loads
+            Source.EVENTS,
+            earlier + told.rebalances,
+            told.refusals,
+            stored.first_ms,
+            told.last_ms,
+            told.loads,
+            told.target_failure,
         )
 
     def is_exact(self, rebalance: Rebalance) -> bool:
@@ -173,6 +184,7 @@ class GroupPast:
             {member_id: len(partitions) for member_id, partitions in held.items()} if self.state == STABLE else {},
             self.lags(ends),
             {partition: member_id for member_id, partitions in held.items() for partition in partitions},
+            () if self._modern is None else waits(self._modern.holdings()),
         )
 
 

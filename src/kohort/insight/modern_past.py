@@ -11,32 +11,24 @@ from typing import Any
 
 from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.insight.lanes import Lanes, Partition
-from kohort.insight.rebalances import History, Rebalance, Source, Trigger
+from kohort.insight.rebalances import MODERN_PROTOCOL, History, Rebalance, Source, Trigger
+from kohort.insight.waiting import Holding
 
-PROTOCOL = "consumer (cooperative)"
+STABLE = 0
+"""A member that is where its target wants it, as records say it."""
 
 
 class ModernPast:
     """`names` are topics by id, as Kafka writes ids."""
 
     def __init__(self, lanes: Lanes, targets: Lanes) -> None:
-        self.history = History(Source.GENERATIONS)
+        self.history = History(Source.EPOCHS)
         self.epoch = 0
         self._lanes, self._targets = lanes, targets
         self._whos: dict[str, Who] = {}
         self._epochs: dict[str, int] = {}
+        self._unsettled: set[str] = set()  # members that give partitions up, or wait for some
         self._pending: list[Trigger] = []
-        self._told: dict[int, Trigger] = {}  # by epoch: why, where a kohort broker says so
-
-    def why(self, epoch: int, trigger: Trigger) -> None:
-        """The coordinator's own word on an epoch; it may come before the epoch's record, or after."""
-        self._told[epoch] = trigger
-        for one in self.history.rebalances[-8:]:
-            if one.generation == epoch:
-                one.triggers = [self._told.pop(epoch)]
-                return
-        for old in list(self._told)[:-64]:
-            del self._told[old]
 
     def read(
         self, at_ms: int, kind: str, member_id: str | None, data: Mapping[str, Any] | None, names: Mapping[str, str]
@@ -58,6 +50,19 @@ class ModernPast:
             else:
                 self._targets.hold(at_ms, self._who(member_id), _named(data["topic_partitions"], names))
 
+    def holdings(self) -> list[Holding]:
+        """What members have, or have not given up yet, and what they are to have."""
+        held, targets = self._lanes.held_now(), self._targets.held_now()
+        return [
+            Holding(
+                who,
+                self._epochs.get(member_id, 0),
+                frozenset(held.get(member_id, ())),
+                frozenset(targets.get(member_id, ())),
+            )
+            for member_id, who in self._whos.items()
+        ]
+
     def _who(self, member_id: str) -> Who:
         return self._whos.get(member_id, Who(member_id))
 
@@ -66,6 +71,7 @@ class ModernPast:
         if data is None:
             who = self._whos.pop(member_id, Who(member_id))
             self._epochs.pop(member_id, None)
+            self._unsettled.discard(member_id)
             self._pending.append(Trigger(at_ms, Cause(CauseKind.GONE, (who,))))
             self._lanes.release(at_ms, member_id)
             return
@@ -78,12 +84,15 @@ class ModernPast:
         if epoch == self.epoch:
             return
         self.epoch = epoch
-        known = self._told.pop(epoch, None)
-        triggers = [known] if known else self._pending or [Trigger(at_ms, Cause(CauseKind.PARTITIONS_CAME, size=0))]
+        triggers = self._pending or [Trigger(at_ms, Cause(CauseKind.PARTITIONS_CAME, size=0))]
         if self.history.rebalances and self.history.rebalances[-1].open:
             self.history.rebalances[-1].completed_ms = at_ms
         made = Rebalance(
-            min(triggers[0].at_ms, at_ms), list(triggers), generation=epoch, members=len(self._whos), protocol=PROTOCOL
+            min(triggers[0].at_ms, at_ms),
+            list(triggers),
+            generation=epoch,
+            members=len(self._whos),
+            protocol=MODERN_PROTOCOL,
         )
         self.history.rebalances.append(made)
         self._pending = []
@@ -93,16 +102,19 @@ class ModernPast:
         if data is None:
             self._lanes.release(at_ms, member_id)
             self._epochs.pop(member_id, None)
+            self._unsettled.discard(member_id)
         else:
-            self._lanes.hold(at_ms, self._who(member_id), _named(data["assigned_partitions"], names))
+            held = [*data["assigned_partitions"], *data.get("partitions_pending_revocation", ())]
+            self._lanes.hold(at_ms, self._who(member_id), _named(held, names))
             self._epochs[member_id] = int(data["member_epoch"])
+            (self._unsettled.discard if data.get("state", STABLE) == STABLE else self._unsettled.add)(member_id)
         self._settle(at_ms)
 
     def _settle(self, at_ms: int) -> None:
         """Everybody has arrived at the epoch."""
         if not self.history.rebalances or not self.history.rebalances[-1].open:
             return
-        if all(self._epochs.get(member_id, -1) >= self.epoch for member_id in self._whos):
+        if not self._unsettled and all(self._epochs.get(member_id, -1) >= self.epoch for member_id in self._whos):
             last = self.history.rebalances[-1]
             last.completed_ms, last.members, last.standstill_ms = at_ms, len(self._whos), at_ms - last.started_ms
 

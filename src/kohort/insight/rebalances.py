@@ -1,8 +1,8 @@
 """The past of a group as a list of rebalances with their causes, whatever it was read from, and the best source for it.
 
-Three sources, from the best to the least: the events of a kohort broker (here), the generations that any Kafka stores
-in `__consumer_offsets` (generations.py), and looks at the group with DescribeGroups (samples.py). Whether a past is bad
-is diagnosis.py's business.
+Three sources, from the best to the least: the events of a kohort broker (here), what any Kafka stores in
+`__consumer_offsets` (generations.py, modern_past.py), and looks at the group with DescribeGroups (samples.py). Whether
+a past is bad is diagnosis.py's business.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from kohort.coordinator.events import GroupEvent, MemberEvent
 from kohort.insight import sentences
 
 STABLE, EMPTY, DEAD = "Stable", "Empty", "Dead"
+CLASSIC = "classic"
 NOBODY_TOLD = Cause(CauseKind.UNKNOWN)
+MODERN_PROTOCOL = "consumer (cooperative)"
+"""Of KIP-848's epochs: members go on reading what they keep, so they are no standstill."""
+RECONCILED = "STABLE"
 
 
 class Source(Enum):
@@ -26,6 +30,7 @@ class Source(Enum):
 
     EVENTS = "the broker's own group events (__kohort_group_events)"
     GENERATIONS = "the generations stored in __consumer_offsets"
+    EPOCHS = "the epochs and assignments stored in __consumer_offsets"
     SAMPLES = "looks at the group with DescribeGroups"
 
 
@@ -51,7 +56,7 @@ class Trigger(NamedTuple):
 
 class Refusal(NamedTuple):
     at_ms: int
-    what: str  # "commit", "join", "sync", "fenced"
+    what: str  # "commit", "join", "sync", "heartbeat", "fenced"
     who: Who
     error: str
     cause: Cause
@@ -83,6 +88,11 @@ class Rebalance:
     def open(self) -> bool:
         return self.completed_ms is None
 
+    @property
+    def is_modern(self) -> bool:
+        """An epoch of KIP-848, and those that began before everybody had reached it."""
+        return self.protocol == MODERN_PROTOCOL
+
 
 @dataclass(slots=True)
 class History:
@@ -92,6 +102,8 @@ class History:
     first_ms: int | None = None
     last_ms: int | None = None
     loads: int = 0
+    target_failure: Trigger | None = None
+    """Why there is no target for the newest epoch, where an assignor failed."""
 
 
 def from_events(happened: Iterable[GroupEvent]) -> History:
@@ -121,6 +133,7 @@ class EventReader:
         self._pending: list[Trigger] = []
         self._members: dict[str, Who] = {}
         self._back: dict[str, int] = {}
+        self._reached: dict[str, int] = {}  # KIP-848: the epoch that a member is reconciled to
 
     def read(self, event: GroupEvent) -> None:
         history = self.history
@@ -132,8 +145,14 @@ class EventReader:
 
     def finish(self) -> History:
         if self._open is not None:
-            self._open.waiting_for = [who for member_id, who in self._members.items() if member_id not in self._back]
+            self._open.waiting_for = [who for member_id, who in self._members.items() if not self._is_back(member_id)]
         return self.history
+
+    def _is_back(self, member_id: str) -> bool:
+        assert self._open is not None
+        if self._open.is_modern:
+            return self._reached.get(member_id) == self._open.generation
+        return member_id in self._back
 
     def _triggered(self, at_ms: int, cause: Cause) -> None:
         (self._pending if self._open is None else self._open.triggers).append(Trigger(at_ms, cause))
@@ -156,12 +175,14 @@ class EventReader:
 
     def _replaced(self, event: events.MemberReplaced) -> None:
         self._members.pop(event.replaced_member_id, None)
+        self._reached.pop(event.replaced_member_id, None)
         self._triggered(event.at_ms, _of_member(event, CauseKind.REPLACED))
         self._came(event)
 
     def _gone(self, event: MemberEvent) -> None:
         known = self._members.pop(event.member_id, None)
         self._back.pop(event.member_id, None)
+        self._reached.pop(event.member_id, None)
         went = exit_of(event)
         if went is None:
             return  # it was never in the group
@@ -181,7 +202,7 @@ class EventReader:
         if event.initial_delay_ms is not None:
             self._open.initial_delay_ms = event.initial_delay_ms
 
-    def _triggers_of(self, event: events.RebalanceStarted) -> list[Trigger]:
+    def _triggers_of(self, event: events.RebalanceStarted | events.EpochStarted) -> list[Trigger]:
         """The coordinator says why; what happened to others in the same moment belongs to it.
 
         What happened at an earlier time does not: such as a static member that was replaced quietly.
@@ -199,12 +220,16 @@ class EventReader:
     def _generation(self, event: events.GenerationStarted) -> None:
         if self._open is None:
             return
-        if self._back:
-            last = max(self._back, key=lambda member_id: self._back[member_id])
-            self._open.last_back = self._members.get(last)
-            self._open.last_back_after_ms = self._back[last] - self._open.started_ms
+        self._note_last_back(self._open)
         self._open.generation = event.generation
         self._open.joined_after_ms = event.at_ms - self._open.started_ms
+
+    def _note_last_back(self, one: Rebalance) -> None:
+        """Who was the last that it waited for."""
+        if self._back:
+            last = max(self._back, key=lambda member_id: self._back[member_id])
+            one.last_back = self._members.get(last)
+            one.last_back_after_ms = self._back[last] - one.started_ms
 
     def _completed(self, event: events.RebalanceCompleted) -> None:
         if self._open is None:
@@ -217,7 +242,52 @@ class EventReader:
     def _failed(self, event: events.RebalanceFailed) -> None:
         self._triggered(event.at_ms, event.cause or Cause(CauseKind.STORE_FAILED, error=event.error))
 
+    # KIP-848: an epoch begins with a change and is over when everybody has reached the newest one
+
+    def _epoch(self, event: events.EpochStarted) -> None:
+        if self._open is None:
+            self._open = Rebalance(event.at_ms, self._triggers_of(event))
+            self._pending.clear()
+            self._back = {}
+            self.history.rebalances.append(self._open)
+        elif event.cause is not None:
+            known = {(trigger.at_ms, trigger.kind) for trigger in self._open.triggers}
+            if (event.at_ms, event.cause.kind) not in known:
+                self._open.triggers.append(Trigger(event.at_ms, event.cause))
+        self._open.generation, self._open.members = event.generation, event.members
+        self._open.protocol = MODERN_PROTOCOL
+
+    def _target(self, event: events.TargetAssigned) -> None:
+        self.history.target_failure = None
+        if self._open is not None:
+            self._open.joined_after_ms = event.at_ms - self._open.started_ms
+
+    def _target_failed(self, event: events.TargetFailed) -> None:
+        self.history.target_failure = Trigger(event.at_ms, event.cause or Cause(CauseKind.ASSIGNOR_FAILED))
+
+    def _reconciled(self, event: events.MemberReconciled) -> None:
+        self._members.setdefault(event.member_id, event.who)
+        if event.state != RECONCILED:
+            self._reached.pop(event.member_id, None)
+            return
+        self._reached[event.member_id] = event.member_epoch
+        self._back[event.member_id] = event.at_ms
+
+    def _everybody_is_there(self, event: events.StateChanged) -> None:
+        one = self._open
+        assert one is not None
+        self._note_last_back(one)
+        self._close(event, event.at_ms - one.started_ms, one.members or len(self._members))
+
+    def _converted(self, event: events.GroupConverted) -> None:
+        if event.cause is not None:
+            self._triggered(event.at_ms, event.cause)
+        if self._open is not None and event.to_type == CLASSIC:
+            self._close(event, None, event.members)
+
     def _state_changed(self, event: events.StateChanged) -> None:
+        if event.to_state == STABLE and self._open is not None and self._open.is_modern:
+            self._everybody_is_there(event)
         if event.to_state in (EMPTY, DEAD):
             if self._open is not None:
                 self._close(event, None, 0)
@@ -240,7 +310,9 @@ class EventReader:
             self._open.triggers.append(Trigger(event.at_ms, Cause(CauseKind.LOADED)))
         self._open = None
 
-    def _refused(self, event: events.JoinRefused | events.SyncRefused | events.CommitRefused) -> None:
+    def _refused(
+        self, event: events.JoinRefused | events.SyncRefused | events.CommitRefused | events.HeartbeatRefused
+    ) -> None:
         what = _REFUSED[type(event)]
         self.history.refusals.append(Refusal(event.at_ms, what, event.who, event.error, event.cause or NOBODY_TOLD))
 
@@ -261,6 +333,7 @@ _REFUSED: dict[type[GroupEvent], str] = {
     events.CommitRefused: "commit",
     events.JoinRefused: "join",
     events.SyncRefused: "sync",
+    events.HeartbeatRefused: "heartbeat",
 }
 _HANDLERS: dict[type[GroupEvent], Callable[[EventReader, Any], None]] = {
     events.MemberJoined: EventReader._joined,
@@ -272,6 +345,12 @@ _HANDLERS: dict[type[GroupEvent], Callable[[EventReader, Any], None]] = {
     events.JoinRefused: EventReader._refused,
     events.SyncRefused: EventReader._refused,
     events.CommitRefused: EventReader._refused,
+    events.HeartbeatRefused: EventReader._refused,
+    events.EpochStarted: EventReader._epoch,
+    events.TargetAssigned: EventReader._target,
+    events.TargetFailed: EventReader._target_failed,
+    events.MemberReconciled: EventReader._reconciled,
+    events.GroupConverted: EventReader._converted,
     events.RebalanceStarted: EventReader._started,
     events.GenerationStarted: EventReader._generation,
     events.RebalanceCompleted: EventReader._completed,

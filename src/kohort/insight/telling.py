@@ -19,15 +19,19 @@ def tell(rebalance: Rebalance, now_ms: int) -> str:
             if rebalance.waiting_for
             else ""
         )
-        return f"{causes} The rebalance is still under way after {human_ms(now_ms - rebalance.started_ms)}{waiting}."
+        what = f"move to epoch {rebalance.generation}" if rebalance.is_modern else "rebalance"
+        return f"{causes} The {what} is still under way after {human_ms(now_ms - rebalance.started_ms)}{waiting}."
     if rebalance.members == 0:
         return f"{causes} The group was empty from then on."
-    to = f"generation {rebalance.generation}" if rebalance.generation is not None else "a new assignment"
+    word = "epoch" if rebalance.is_modern else "generation"
+    to = f"{word} {rebalance.generation}" if rebalance.generation is not None else "a new assignment"
     result = f"That led to {to} with {plural(rebalance.members or 0, 'member')}"
     if rebalance.standstill_ms is None:
         return f"{causes} {result}."
     verb = "took" if COOPERATIVE in rebalance.protocol else "stood still for"
     subject = "the rebalance" if COOPERATIVE in rebalance.protocol else "the group"
+    if rebalance.is_modern:
+        subject = "the hand-over"
     parts = _first_join(rebalance) if rebalance.initial_delay_ms else _slowest(rebalance)
     return f"{causes} {result}; {subject} {verb} {human_ms(rebalance.standstill_ms)}{parts}."
 
@@ -35,7 +39,8 @@ def tell(rebalance: Rebalance, now_ms: int) -> str:
 def _slowest(rebalance: Rebalance) -> str:
     if rebalance.last_back is None or (rebalance.last_back_after_ms or 0) < 1000:
         return ""
-    return f"; {printable(rebalance.last_back)} came back last, after {human_ms(rebalance.last_back_after_ms or 0)}"
+    came = "reached it" if rebalance.is_modern else "came back"
+    return f"; {printable(rebalance.last_back)} {came} last, after {human_ms(rebalance.last_back_after_ms or 0)}"
 
 
 def _first_join(rebalance: Rebalance) -> str:
