@@ -93,6 +93,7 @@ SHELL = {
     "control_routes.py",
     "controls.py",
     "inside.py",
+    "peer_sockets.py",
 }
 
 

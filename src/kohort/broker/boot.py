@@ -128,6 +128,7 @@ async def start_broker(
         bound = await server.start(listeners(config, host, port))
         core.host, core.port = bound[0].advertised_host, bound[0].advertised_port
         if place is not None:
+            place.open_door(core, bound[0])
             await place.join(server)
     except (OSError, KafkaError, ConfigError, *START_ERRORS) as error:
         if server is not None:

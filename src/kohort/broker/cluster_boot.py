@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from typing import TYPE_CHECKING
 
+from kohort.broker.acls import CLUSTER_NAME, Operation, Resource
+from kohort.broker.authentication import ANONYMOUS
 from kohort.broker.cluster_topics import ClusterCatalog
 from kohort.broker.config import BrokerConfig
+from kohort.broker.listeners import Listener, Protocol
 from kohort.broker.membership import Life, Membership
 from kohort.cluster.engine import Engine, EngineError
 from kohort.cluster.memory_engine import MemoryEngine
@@ -21,6 +25,8 @@ from kohort.storage.journal_store import JournalStore
 if TYPE_CHECKING:
     from kohort.broker.core import Core
     from kohort.broker.server import Server
+
+logger = logging.getLogger("kohort.cluster")
 
 JOIN_TIMEOUT_S = 30.0
 LEAVE_TIMEOUT_S = 10.0
@@ -55,6 +61,21 @@ class ClusterPlace:
     def member(self, core: Core) -> Membership:
         core.membership = Membership(core, self.engine, self.state)
         return core.membership
+
+    def open_door(self, core: Core, listener: Listener) -> None:
+        """Brokers ask each other by the listener that clients are told of, without a name or a password."""
+        assert core.membership is not None
+        gate, action = core.gate, Operation.CLUSTER_ACTION
+        why = None
+        if listener.protocol is not Protocol.PLAINTEXT:
+            why = f"brokers cannot ask each other over {listener.protocol}: make PLAINTEXT the first listener"
+        elif gate and not gate.acls.allows(ANONYMOUS, listener.host, action, Resource.CLUSTER, CLUSTER_NAME):
+            why = (
+                f"brokers of a cluster ask each other as {ANONYMOUS}: allow it CLUSTER_ACTION, or add it to super.users"
+            )
+        if why is not None:
+            logger.warning("there are no transactions: %s", why)
+        core.membership.peers.closed_door = why
 
     async def join(self, server: Server) -> None:
         """Register, and wait until this broker serves what it is to lead. EngineError where that takes too long."""

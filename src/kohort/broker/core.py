@@ -340,7 +340,7 @@ class Core:
         if transactions is None:
             asker.answered(dict.fromkeys(ask.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE), now_ms)
         else:
-            transactions.enlist(ask, asker, now_ms)
+            transactions.enlist_anywhere(ask, asker, now_ms)
 
     # The end of a turn.
 

@@ -83,6 +83,7 @@ class GroupService:
         self.events = GroupEvents(core)
         self._now_ms = 0
         self._told_strays: set[str] = set()
+        self._asked: dict[tuple[int, int], set[TxnCommitAdmission]] = {}  # of a partition and a producer
 
     def _new_uuid(self) -> str:
         return random_uuid(self._core.random_bytes(16))
@@ -148,6 +149,18 @@ class GroupService:
         request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
         TxnCommitAdmission(core, self, request).begin(now_ms)
 
+    def ask_about(self, admission: TxnCommitAdmission, partition: int, producer_id: int) -> None:
+        self._asked.setdefault((partition, producer_id), set()).add(admission)
+
+    def still_asks(self, admission: TxnCommitAdmission, partition: int, producer_id: int) -> bool:
+        """Whether no marker has come meanwhile: then the answer is about a transaction that is over."""
+        asked = self._asked.get((partition, producer_id), set())
+        known = admission in asked
+        asked.discard(admission)
+        if not asked:
+            self._asked.pop((partition, producer_id), None)
+        return known
+
     def serve(self, request: Request, now_ms: int) -> None:
         self.coordinator.handle(request, now_ms)
         self._answer()
@@ -161,6 +174,7 @@ class GroupService:
         if verdict.error:
             told.answered(verdict.error, now_ms)
             return
+        self._asked.pop((partition, ending.producer_id), None)
         ask = EndTransaction(
             partition, ending.producer_id, ending.producer_epoch, ending.coordinator_epoch, ending.committed
         )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker.cluster_jobs import StoreJob
 from kohort.broker.cluster_topics import ClusterCatalog
 from kohort.broker.leading import Leading
+from kohort.broker.peers import Peers
 from kohort.broker.proposals import Asked, EnsureTopic, ProducerIds, Proposal, Register, TakeOver
 from kohort.cluster import meta_log, names
 from kohort.cluster.engine import Engine, Exists
@@ -78,6 +79,7 @@ class Membership:
         self.journal = JournalWriter(names.journal_id(self.node_id, 0))
         self.journal.is_open = False
         self.leading = Leading(self)
+        self.peers = Peers(core)
         self.why_registering = "started"
         self.why_stopped: str | None = None
         self.ended: Callable[[], None] | None = None  # told when the broker cannot go on
@@ -383,11 +385,12 @@ class Membership:
         elif self.catalog.producer_ids_left >= PRODUCER_IDS_LOW:
             self._wants_ids = False
         self.leading.on_time(now_ms)
+        self.peers.on_time(now_ms)
 
     def next_deadline(self) -> int | None:
         if self.life is Life.OUTSIDE:
             return None
-        due = [self.leading.next_deadline()]
+        due = [self.leading.next_deadline(), self.peers.next_deadline()]
         due.append(None if self._looking else self._look_due_ms)
         if self.life is not Life.JOINING:
             due.append(self._renewed_ms + self.session_timeout_ms + 1)

@@ -22,6 +22,7 @@ from kohort.broker.clock import Clock
 from kohort.broker.connection import Connection
 from kohort.broker.core import Core, Job
 from kohort.broker.listeners import Listener
+from kohort.broker.peer_sockets import PeerSockets
 from kohort.broker.tls import Certificates, PrincipalMapping, distinguished_name
 
 logger = logging.getLogger("kohort.broker")
@@ -217,6 +218,7 @@ class Server:
         self._worker: ThreadPoolExecutor | None = None
         self._jobs: set[asyncio.Future[None]] = set()
         self._is_shut = False
+        self._peers = PeerSockets(self)
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
 
     async def start(self, listeners: list[Listener]) -> list[Listener]:
@@ -279,11 +281,13 @@ class Server:
         for protocol in list(self._protocols):
             protocol.abort()
         self._turn_open = True
+        self._peers.abort()
         await asyncio.sleep(0)
         self.core.close()
 
     def fall(self) -> None:
         """As if the process were killed: connections end, nothing is answered, nothing is closed cleanly."""
+        self._peers.abort()
         for listening in self._listening:
             listening.close()
         for timer in (self._timer, self._idle_timer):
@@ -300,6 +304,7 @@ class Server:
         """Cut off from its clients: connections end, new ones end at once; or open to them again."""
         self._is_shut = is_shut
         if is_shut:
+            self._peers.abort()
             for protocol in list(self._protocols):
                 protocol.abort()
 
@@ -374,6 +379,8 @@ class Server:
             self._proceed()
         if core.busy:
             self.end_turn()
+        if core.membership is not None:
+            self._peers.serve(core.membership.peers)
         for job in core.take_jobs():
             self._run_elsewhere(job)
         due_ms = core.next_deadline()

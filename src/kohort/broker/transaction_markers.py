@@ -74,6 +74,9 @@ class MarkerWriter:
         if found is None:
             done.marker_written(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
             return
+        if not found.leads:
+            done.marker_written(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+            return
         groups: Any = self._core.service("groups")
         if partition[0] == OFFSETS_TOPIC and groups is not None:
             ends: EndsTransactions = groups

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.broker.connection import Call
 from kohort.broker.coordinator_log import CoordinatorLog
-from kohort.broker.find_coordinator import NO_NODE, TRANSACTION, Node
+from kohort.broker.find_coordinator import NO_NODE, TRANSACTION, Node, leader_node
 from kohort.broker.gathered import AddedPartitions, DescribedTransactions, ListedTransactions
-from kohort.broker.internal_topics import ensure_transactions_topic
+from kohort.broker.internal_topics import ensure_offsets_topic, ensure_transactions_topic
+from kohort.broker.proposals import Asked
 from kohort.broker.table import Api
 from kohort.broker.transaction_markers import Ending, MarkerWriter, PendingMarkers
+from kohort.broker.transaction_peers import AskedElsewhere, MarkersElsewhere
 from kohort.coordinator.effects import Request
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.coordinator.shard import Write
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.transactions")
 
 _STATES = frozenset(state.value for state in TransactionState)
+_ON_THE_MOVE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION})
+"""A marker is sent again; that is what happens when a broker dies."""
 
 
 class Asker(Protocol):
@@ -103,9 +107,9 @@ class TransactionService:
                 return beginning.refused(request, error.code)
         if not message.transactional_id:
             return beginning.refused(request, ErrorCode.INVALID_REQUEST)
-        if core.membership is not None:
-            # Of several brokers none writes markers for another yet; the one refusal that no client tries again.
-            logger.warning("%s asks for a transaction; a cluster has none yet", call.connection)
+        if core.membership is not None and core.membership.peers.closed_door is not None:
+            # The one refusal that no client tries again.
+            logger.warning("%s asks for a transaction: %s", call.connection, core.membership.peers.closed_door)
             return beginning.refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not 0 < message.transaction_timeout_ms <= self.coordinator.config.transaction_max_timeout_ms:
             return beginning.refused(request, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -123,6 +127,10 @@ class TransactionService:
     def _add_offsets(self, core: Core, call: Call, message: Any, now_ms: int) -> Any:
         if not message.transactional_id:
             return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if core.membership is not None and OFFSETS_TOPIC not in core.topics.by_name:
+            # A marker goes to what this broker knows of: a topic that is not there yet would be taken for deleted.
+            core.membership.propose(Asked(core.membership, _make_offsets_topic, call, message), now_ms)
+            return None
         groups: Any = core.service("groups")
         partition = (OFFSETS_TOPIC, groups.coordinator.partition_for(message.group_id) if groups is not None else 0)
         ask = Enlist(message.transactional_id, message.producer_id, message.producer_epoch, (partition,), False, TV_0)
@@ -162,6 +170,19 @@ class TransactionService:
         """The asker gets a code for each partition, at once or when it is stored."""
         self._ask(Request(asker, ask, 0), now_ms)
 
+    def enlist_anywhere(self, ask: Enlist, asker: Asker, now_ms: int) -> None:
+        """The same, whoever the coordinator of the transaction is."""
+        node_id = self._leader_of(TRANSACTIONS_TOPIC, self.coordinator.partition_for(ask.transactional_id))
+        if node_id in (self._core.node_id, NO_NODE.node_id):
+            self.enlist(ask, asker, now_ms)
+        else:
+            AskedElsewhere(ask, asker).send(self._core, node_id, now_ms)
+
+    def _leader_of(self, topic: str, index: int) -> int:
+        """Itself where there is no such partition: whoever is asked here says so."""
+        found = self._core.topics.partition(topic, index)
+        return self._core.node_id if found is None else self._core.leader_of(found)
+
     def ask(self, message: Any, asker: Asker, now_ms: int) -> None:
         self._ask(Request(asker, message, 0), now_ms)
 
@@ -200,20 +221,28 @@ class TransactionService:
         coordinator.rollbacks.clear()
 
     def _write(self, marker: Marker, now_ms: int) -> None:
-        """All partitions are led here; those of another broker would be sent to it as WriteTxnMarkers."""
+        """Into the logs of this broker, and to the leaders of the others."""
         end = Ending(
             marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.committed, marker.version
         )
         done = _MarkerDone(self, marker)
+        elsewhere: dict[int, list[TopicPartition]] = {}
         for partition in marker.partitions:
-            self._writer.write(end, partition, done, now_ms)
+            node_id = self._leader_of(*partition)
+            if node_id in (self._core.node_id, NO_NODE.node_id):
+                self._writer.write(end, partition, done, now_ms)
+            else:
+                elsewhere.setdefault(node_id, []).append(partition)
+        for node_id, partitions in elsewhere.items():
+            MarkersElsewhere(self._core, end, partitions, done).send(node_id, now_ms)
 
     def marker_written(self, marker: Marker, partition: TopicPartition, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             error = ErrorCode.NONE  # it was deleted, and with it what was written to it
         if error:
-            logger.warning("the end of a transaction of %s cannot be written to %s-%d: %s",
-                           marker.transactional_id, *partition, error.name)  # fmt: skip
+            level = logging.DEBUG if error in _ON_THE_MOVE else logging.WARNING
+            logger.log(level, "the end of a transaction of %s cannot be written to %s-%d: %s",
+                       marker.transactional_id, *partition, error.name)  # fmt: skip
         self.coordinator.marker_written(marker, partition, error, now_ms)
 
     def _changed(self, stored: Write[ShardTransactions] | None, now_ms: int) -> None:
@@ -267,12 +296,18 @@ class TransactionService:
         if not self.coordinator.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
         try:
-            if self._core.membership is None:
-                ensure_transactions_topic(self._core)
+            topic = ensure_transactions_topic(self._core)
         except KafkaError as error:
             logger.error("%s cannot be created: %s", TRANSACTIONS_TOPIC, error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        return ErrorCode.NONE, Node(self._core.node_id, self._core.host, self._core.port)
+        found = topic.partition(self.coordinator.partition_for(transactional_id))
+        return leader_node(self._core, found) if found is not None else (ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE)
+
+
+def _make_offsets_topic(core: Core, call: Call, message: Any, now_ms: int) -> Any:
+    """For whoever wants offsets in a transaction before there was any group; the client asks again."""
+    ensure_offsets_topic(core)
+    return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 class _AddedOffsets:

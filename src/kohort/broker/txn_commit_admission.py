@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kohort.broker.groups import GroupService
 
 ABORTABLE_SINCE, TV2_SINCE = 4, 5
+_NOT_HEARD = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_COORDINATOR})
+"""Of the transaction's coordinator; the client would look for the group's, or knows nothing of it."""
 
 
 class TxnCommitAdmission:
@@ -62,6 +64,7 @@ class TxnCommitAdmission:
             TV_2 if is_tv2 else TV_0,
         )
         if message.transactional_id:
+            self._groups.ask_about(self, self._where[1], message.producer_id)
             self._core.enlist(ask, self, now_ms)
         else:
             self._refuse(ErrorCode.INVALID_REQUEST)
@@ -69,6 +72,10 @@ class TxnCommitAdmission:
     def answered(self, errors: Enlisted, now_ms: int) -> None:
         knows_abortable = self._request.version >= ABORTABLE_SINCE
         error = supported_error(errors[self._where], knows_abortable=knows_abortable)
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error in _NOT_HEARD else error
+        is_current = self._groups.still_asks(self, self._where[1], self._request.message.producer_id)
+        if not error and not is_current:
+            error = ErrorCode.INVALID_TXN_STATE
         if error:
             self._refuse(error)
         else:

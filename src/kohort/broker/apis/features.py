@@ -31,8 +31,9 @@ _REFUSED = "The update failed for all features since the following feature had a
 
 
 def levels(core: Core) -> dict[str, int]:
-    """Those in effect: a cluster has no transactions yet."""
-    return LEVELS if core.membership is None else LEVELS | {"transaction.version": 0}
+    """Those in effect: there are no transactions where brokers cannot ask each other."""
+    alone = core.membership is None or core.membership.peers.closed_door is None
+    return LEVELS if alone else LEVELS | {"transaction.version": 0}
 
 
 def add_to(core: Core, response: Any, version: int) -> None:
