@@ -78,9 +78,13 @@ if TYPE_CHECKING:
         ConfigEntry,
         GroupDescription,
         GroupListing,
+        HangingTransaction,
         MemberDescription,
         NewTopic,
+        ProducerState,
         Resource,
+        TransactionDescription,
+        TransactionListing,
     )
     from kohort.client.producer_async import (
         Delivery,
@@ -121,6 +125,7 @@ __all__ = [
     "GroupEvent",
     "GroupListing",
     "GroupSnapshot",
+    "HangingTransaction",
     "KafkaError",
     "KafkaTimeoutError",
     "LogTruncationError",
@@ -133,6 +138,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "Producer",
     "ProducerFencedError",
+    "ProducerState",
     "RangeAssignor",
     "RebalanceInProgressError",
     "RebalanceListener",
@@ -148,6 +154,8 @@ __all__ = [
     "SubscriptionPattern",
     "TopicPartition",
     "TransactionAbortableError",
+    "TransactionDescription",
+    "TransactionListing",
     "acl",
 ]
 __version__ = "0.1.0"
@@ -180,6 +188,7 @@ _HOMES = {
     "GroupEvent": "kohort.coordinator.events",
     "GroupListing": "kohort.client.admin_types",
     "GroupSnapshot": "kohort.broker.inside",
+    "HangingTransaction": "kohort.client.admin_types",
     "KafkaError": "kohort.protocol.errors",
     "KafkaTimeoutError": "kohort.client",
     "LogTruncationError": "kohort.client",
@@ -191,6 +200,7 @@ _HOMES = {
     "OffsetAndTimestamp": "kohort.client",
     "OffsetOutOfRangeError": "kohort.client",
     "Producer": "kohort.client",
+    "ProducerState": "kohort.client.admin_types",
     "RangeAssignor": "kohort.assignors",
     "RebalanceInProgressError": "kohort.client",
     "RebalanceListener": "kohort.client",
@@ -207,6 +217,8 @@ _HOMES = {
     "Subscription": "kohort.assignors",
     "SubscriptionPattern": "kohort.client",
     "TopicPartition": "kohort.client",
+    "TransactionDescription": "kohort.client.admin_types",
+    "TransactionListing": "kohort.client.admin_types",
     "acl": "kohort.broker.acls",
 }
 

@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "schemes": "kohort.cli.schemes:app",
     "sim": "kohort.cli.sim:app",
     "topics": "kohort.cli.topics:app",
+    "transactions": "kohort.cli.transactions:app",
 }
 """Command -> "module:app", a typer application with one command or with several below it."""
 

@@ -1,4 +1,5 @@
-"""Names: of topics and groups for a shell to complete, of states and types to choose from, by regular expression.
+"""Names: of topics, groups and transactions for a shell to complete, of states and types to choose from, by a regular
+expression.
 
 Completion says nothing where the cluster cannot be asked.
 """
@@ -34,6 +35,11 @@ def topics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def groups(ctx: typer.Context, incomplete: str) -> list[str]:
     found = _ask(ctx, lambda admin: [group.group_id for group in admin.list_groups()])
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    found = _ask(ctx, lambda admin: [row.transactional_id for row in admin.list_transactions()])
     return [name for name in found if name.startswith(incomplete)]
 
 

@@ -11,7 +11,7 @@ from kohort.client.errors import ConsumerClosedError
 
 
 class Admin:
-    """Topics, partitions, configurations, groups and offsets of any Kafka cluster. A context manager."""
+    """Topics, partitions, configurations, groups, offsets and transactions of any Kafka cluster. A context manager."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self._async = AsyncAdmin(config, **settings)
@@ -58,3 +58,9 @@ class Admin:
     group_offsets = blocking(AsyncAdmin.group_offsets)
     alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
+    list_transactions = blocking(AsyncAdmin.list_transactions)
+    describe_transactions = blocking(AsyncAdmin.describe_transactions)
+    describe_producers = blocking(AsyncAdmin.describe_producers)
+    hanging_transactions = blocking(AsyncAdmin.hanging_transactions)
+    abort_transaction = blocking(AsyncAdmin.abort_transaction)
+    terminate_transaction = blocking(AsyncAdmin.terminate_transaction)

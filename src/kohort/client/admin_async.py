@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from kohort.client import groups
 from kohort.client import lookup_messages as lookups
+from kohort.client import transaction_asks as transactions
 from kohort.client.admin_types import (
     ClusterDescription,
     ConfigEntry,
     GroupDescription,
     GroupListing,
+    HangingTransaction,
     NewTopic,
+    ProducerState,
     Resource,
+    TransactionDescription,
+    TransactionListing,
 )
 from kohort.client.cluster import Cluster, Coordinator
 from kohort.client.config import Config
@@ -39,6 +45,7 @@ from kohort.protocol.messages import (
 
 T = TypeVar("T")
 SET, DELETE = 0, 1
+GROUP, TRANSACTION = 0, 1
 DEFAULT_CONFIG_SOURCES = (5, 4)
 
 
@@ -288,11 +295,13 @@ class AsyncAdmin:
 
         return await self._retried("list groups", attempt)
 
-    async def _at_coordinator(self, group_id: str, work: Callable[[Coordinator, int], Coroutine[Any, Any, T]]) -> T:
-        """`work(coordinator, node_id)` at the group's coordinator, again where it has moved."""
+    async def _at_coordinator(
+        self, key: str, work: Callable[[Coordinator, int], Coroutine[Any, Any, T]], key_type: int = GROUP
+    ) -> T:
+        """`work(coordinator, node_id)` at the coordinator of a group or a transaction, again where it has moved."""
 
         async def attempt() -> T:
-            request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
             response = await self._cluster.request(None, request)
             found = response.coordinators[0]
             if found.error_code:
@@ -300,7 +309,7 @@ class AsyncAdmin:
             node = Node(found.node_id, found.host, found.port)
             return await work(self._cluster.coordinator(node), found.node_id)
 
-        return await self._retried(f"group {group_id}", attempt)
+        return await self._retried(f"{'group' if key_type == GROUP else 'transaction of'} {key}", attempt)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """State, members and assignments. A group that does not exist has the state "Dead"."""
@@ -357,6 +366,64 @@ class AsyncAdmin:
         """Forget offsets; GROUP_SUBSCRIBED_TO_TOPIC where a member still reads the topic."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         await self._at_coordinator(group_id, lambda c, n: groups.delete_offsets(c, group_id, wanted, self._timeout))
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    async def list_transactions(self, states: Iterable[str] = ()) -> list[TransactionListing]:
+        """All transactional ids of the cluster, by the states of their transactions ("Ongoing", "Empty", ...)."""
+        await self._cluster.refresh()
+        states = list(states)
+
+        async def attempt() -> list[TransactionListing]:
+            nodes = self._cluster.metadata.nodes
+            answers = await asyncio.gather(*(transactions.list_at(self._cluster, node, states) for node in nodes))
+            rows = {row.transactional_id: row for answer in answers for row in answer}
+            return sorted(rows.values(), key=lambda row: row.transactional_id)
+
+        return await self._retried("list transactions", attempt)
+
+    async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription | None]:
+        """State, producer and partitions; None for an id that nobody knows."""
+
+        async def describe(name: str) -> TransactionDescription | None:
+            ask = lambda c, node: transactions.describe(c, node, name, self._timeout)  # noqa: E731
+            return await self._at_coordinator(name, ask, TRANSACTION)
+
+        ids = list(dict.fromkeys(transactional_ids))
+        found = await asyncio.gather(*(describe(name) for name in ids))
+        return dict(zip(ids, found, strict=True))
+
+    async def describe_producers(self, partitions: Iterable[TopicPartition]) -> list[ProducerState]:
+        """What the logs of these partitions know of their producers, open transactions included."""
+        wanted = list(partitions)
+        return await self._retried("producers", lambda: transactions.producers(self._cluster, wanted))
+
+    async def hanging_transactions(
+        self, topics: Iterable[str] | None = None, older_than_ms: int = 900_000
+    ) -> list[HangingTransaction]:
+        """Transactions that are open in a partition of these topics, or of all, and that nobody will ever end. Those
+        whose last record is not older than any transaction may be are left out: they may be under way."""
+        names = await self.list_topics(internal=True) if topics is None else list(topics)
+        found = await self.describe_topics(names)
+        partitions = [TopicPartition(t.name, p.partition) for t in found.values() for p in t.partitions]
+        before_ms = time.time() * 1000 - older_than_ms
+        states = await self.describe_producers(partitions)
+        old = [p for p in states if p.start_offset is not None and p.last_timestamp_ms <= before_ms]
+        if not old:
+            return []
+        known = {row.producer_id: row.transactional_id for row in await self.list_transactions()}
+        ids = {known[producer.producer_id] for producer in old if producer.producer_id in known}
+        return transactions.hanging(old, known, await self.describe_transactions(ids))
+
+    async def abort_transaction(self, producer: ProducerState) -> None:
+        """Write the abort of a transaction that hangs into its partition. Of one that its coordinator knows, this takes
+        a part out: use `terminate_transaction`."""
+        await self._retried("abort a transaction", lambda: transactions.write_abort(self._cluster, producer))
+
+    async def terminate_transaction(self, transactional_id: str) -> None:
+        """Abort what a transactional id has open and fence its producer, as the next producer of the id would."""
+        ask = lambda c, node: transactions.terminate(c, transactional_id, self._timeout)  # noqa: E731
+        await self._at_coordinator(transactional_id, ask, TRANSACTION)
 
 
 def _partition_name(topic: str, partition: Any) -> str:

@@ -99,3 +99,46 @@ class GroupDescription:
     epoch: int | None = None
     assignment_epoch: int | None = None
     """Of the target that members are on their way to; behind `epoch` until there is a newer target."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """`start_ms` is None where no transaction is open."""
+
+    transactional_id: str
+    coordinator: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int | None
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer as the log of a partition knows it; `start_offset` is that of its open transaction there."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """Open in a partition, though no coordinator will ever end it there."""
+
+    producer: ProducerState
+    why: str
