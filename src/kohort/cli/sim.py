@@ -12,9 +12,10 @@ import typer
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, is_terminal, plain_table, print_json
 from kohort.cli.style import command, new_app
-from kohort.sim import checkers
 from kohort.sim.mutations import MUTATIONS
-from kohort.sim.runner import Result, hunt, run_seed, run_seeds, shrink
+from kohort.sim.options import TRANSACTIONS
+from kohort.sim.runner import Result, checkers_for, hunt, run_seed, run_seeds, shrink
+from kohort.sim.txn_mutations import TXN_MUTATIONS
 
 app = new_app()
 PROGRESS_EVERY_SECONDS = 10.0
@@ -30,6 +31,9 @@ def sim(
     mutations: Annotated[
         bool, typer.Option("--mutations", help="Switch on deliberate bugs, one by one: each must be caught.")
     ] = False,
+    transactions: Annotated[
+        bool, typer.Option("--transactions", help="Worlds of transactional producers and read_committed consumers.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the real broker, coordinator and members in a simulated world full of faults, and check what must hold.
@@ -39,16 +43,17 @@ def sim(
     logging.disable(logging.CRITICAL)
     if seed is not None and (seeds is not None or mutations):
         raise WrongInput("--seed runs one seed: leave out --seeds and --mutations, or leave out --seed")
+    world = {"minutes": minutes} | (TRANSACTIONS if transactions else {})
     if mutations:
-        _hunt_all(range(first, first + (seeds or 200)), minutes, as_json)
+        _hunt_all(range(first, first + (seeds or 200)), world, as_json)
     elif seeds is not None:
-        _run_many(range(first, first + seeds), workers or os.cpu_count() or 1, minutes, as_json)
+        _run_many(range(first, first + seeds), workers or os.cpu_count() or 1, world, as_json)
     else:
-        _run_one(seed or 0, minutes, as_json)
+        _run_one(seed or 0, world, as_json)
 
 
-def _run_one(seed: int, minutes: float, as_json: bool) -> None:
-    result = run_seed(seed, minutes=minutes)
+def _run_one(seed: int, world: dict[str, Any], as_json: bool) -> None:
+    result = run_seed(seed, **world)
     if as_json:
         print_json(result.to_dict())
     else:
@@ -59,23 +64,24 @@ def _run_one(seed: int, minutes: float, as_json: bool) -> None:
         print(f"  digest {result.digest}")
         print(_verdict(result))
     if not result.passed:
-        _report(result, minutes, as_json)
+        _report(result, world, as_json)
 
 
 def _verdict(result: Result) -> str:
     """Pass or fail, after what, and by whose judgement."""
     faults = f"{result.counts.get('fault', 0)} faults of {len(result.options.faults())} kinds"
     if result.passed:
-        return f"PASS after {faults}; checked: {', '.join(checker.__name__ for checker in checkers.ALL)}"
+        names = ", ".join(checker.__name__ for checker in checkers_for(result.options))
+        return f"PASS after {faults}; checked: {names}"
     return f"FAIL after {faults}: {result.failure}"
 
 
-def _run_many(seeds: range, workers: int, minutes: float, as_json: bool) -> None:
+def _run_many(seeds: range, workers: int, world: dict[str, Any], as_json: bool) -> None:
     began, said = time.monotonic(), time.monotonic()
     done, simulated, cpu = 0, 0.0, 0.0
     failed: Result | None = None
     with _Progress(len(seeds), shown=is_terminal() and not as_json) as progress:
-        for result in run_seeds(seeds, workers, minutes=minutes):
+        for result in run_seeds(seeds, workers, **world):
             done, simulated, cpu = done + 1, simulated + result.simulated_seconds, cpu + result.cpu_seconds
             progress.advance()
             if not progress.shown and not as_json and time.monotonic() - said > PROGRESS_EVERY_SECONDS:
@@ -103,28 +109,30 @@ def _run_many(seeds: range, workers: int, minutes: float, as_json: bool) -> None
             f"{summary['times_real_time_per_core']}x real time on one core"
         )
     if failed is not None:
-        _report(failed, minutes, as_json)
+        _report(failed, world, as_json)
     elif not as_json:
         print("all checkers hold")
 
 
-def _report(result: Result, minutes: float, as_json: bool) -> None:
+def _report(result: Result, world: dict[str, Any], as_json: bool) -> None:
     """The seed, the faults that are needed, the story; then exit 1."""
     if not as_json:
         print(f"\nseed {result.seed} fails: {result.failure}")
-        smallest = shrink(result, {"minutes": minutes}, lambda text: print(f"  {text}"))
+        smallest = shrink(result, world, lambda text: print(f"  {text}"))
         print(f"it takes: {', '.join(smallest.options.faults()) or 'no fault at all'}")
         print(f"options: {smallest.options}")
         print("what happened last:")
         for line in smallest.story:
             print(f"  {line}")
-    raise Failed(f"seed {result.seed} fails; repeat it with: kohort sim --seed {result.seed} --minutes {minutes:g}")
+    flag = " --transactions" if "transactors" in world else ""
+    again = f"kohort sim --seed {result.seed} --minutes {world['minutes']:g}{flag}"
+    raise Failed(f"seed {result.seed} fails; repeat it with: {again}")
 
 
-def _hunt_all(seeds: range, minutes: float, as_json: bool) -> None:
+def _hunt_all(seeds: range, world: dict[str, Any], as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
-    for mutation in MUTATIONS:
-        caught = hunt(mutation, seeds, minutes=minutes)
+    for mutation in TXN_MUTATIONS if "transactors" in world else MUTATIONS:
+        caught = hunt(mutation, seeds, **world)
         rows.append({"bug": mutation.title, "seed": caught.seed, "found": caught.failure})
     if as_json:
         print_json(rows)

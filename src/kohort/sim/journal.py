@@ -160,6 +160,8 @@ class Journal:
 def _changes(log: Log, start: int, end: int) -> Iterator[tuple[Change, int]]:
     for view in log.read(start, 1 << 40, max_offset=end):
         for pos, header in iter_batches(view):
+            if header.is_transactional:  # the business of `Transactions`
+                continue
             for record in read_records(view, pos, header):
                 if start <= record.offset < end and record.key is not None:
                     yield decode(record.key, record.value), record.timestamp

@@ -48,7 +48,7 @@ class Mutation:
             setattr(owner, self.name, original)
 
 
-def _reply_before_append(original: Any) -> Any:
+def reply_before_append(original: Any) -> Any:
     def decided(self: Runtime[Any], shard: Any, decision: Any) -> None:
         original(self, shard, decision)
         if decision is not None:
@@ -314,7 +314,7 @@ def _no_join_deadline(original: Any) -> Any:
 
 
 MUTATIONS: tuple[Mutation, ...] = (
-    Mutation("reply before append", Runtime, "decided", _reply_before_append),
+    Mutation("reply before append", Runtime, "decided", reply_before_append),
     Mutation("decide on what is stored", Runtime, "decided", _decide_on_what_is_stored),
     Mutation("keep what was not stored", Runtime, "stored", _keep_what_was_not_stored),
     Mutation("load what is damaged", shard_loading, "check_crc", _skip_damage),

@@ -45,6 +45,8 @@ class Options:
     grow_every_ms: int = 60_000
     loners: int = 0  # groups with one client that is rarely a member
     commit_every_ms: int = 0  # of a loner
+    transactors: int = 0  # producers with transactional ids, each with a group whose offsets are in its transactions
+    transact_every_ms: int = 500
     spare_topics: int = 0  # that may be deleted and created again
     subscribe_to_spares: bool = False
     retention_ms: int = 0  # of offsets; 0 means Kafka's week
@@ -114,7 +116,22 @@ class Options:
 
 
 _FAULT = ("_every_ms", "retention_ms")
-_USE = ("produce_every_ms", "commit_every_ms")
+_USE = ("produce_every_ms", "commit_every_ms", "transact_every_ms")
+
+TRANSACTIONS: dict[str, Any] = {
+    "transactors": 3,
+    "members": 3,
+    "groups": 1,
+    "loners": 0,
+    "spare_topics": 0,
+    "retention_ms": 0,
+    "damage_every_ms": 0,
+    "grow_offsets_topic_every_ms": 0,
+    "delete_groups_every_ms": 0,
+    "delete_offsets_every_ms": 0,
+    "recreate_topic_every_ms": 0,
+}
+"""A world of transactions: what takes offsets or topics away from them is left out."""
 
 
 def _administration(random: Random, fsync_always: bool) -> dict[str, Any]:

@@ -41,6 +41,10 @@ class Result:
         return asdict(self) | {"passed": self.passed}
 
 
+def checkers_for(options: Options) -> tuple[type[Checker], ...]:
+    return checkers.TRANSACTIONAL if options.transactors else checkers.ALL
+
+
 def run_seed(seed: int, only: type[Checker] | None = None, **overrides: Any) -> Result:
     """One run in this process. A bug in the code under test that raises counts as a failure too."""
     options = Options.from_seed(seed, **overrides)
@@ -48,7 +52,7 @@ def run_seed(seed: int, only: type[Checker] | None = None, **overrides: Any) -> 
     failure = None
     world = None
     try:
-        world = World(seed, options, [make() for make in ((only,) if only else checkers.ALL)])
+        world = World(seed, options, [make() for make in ((only,) if only else checkers_for(options))])
         world.run()
     except CheckFailed as error:
         failure = str(error)

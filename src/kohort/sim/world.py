@@ -11,6 +11,8 @@ from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.protocol.errors import ErrorCode
 from kohort.sim.administrator import Administrator
 from kohort.sim.broker import SimBroker
+from kohort.sim.checkers.transactions import Transactions
+from kohort.sim.committed_reader import CommittedReader
 from kohort.sim.journal import Journal
 from kohort.sim.loner import SimLoner
 from kohort.sim.member import SimMember
@@ -20,10 +22,12 @@ from kohort.sim.options import Options
 from kohort.sim.producer import SimProducer
 from kohort.sim.scheduler import Scheduler
 from kohort.sim.trace import Checker, CheckFailed, CommitAttempt, Trace
+from kohort.sim.transactor import Transactor
 
 START_MS = 1_700_000_000_000
 SETTLE_MS = 240_000
 OFFSETS_PARTITIONS = 3
+TRANSACTIONS_PARTITIONS = 2
 
 
 class Slot:
@@ -136,6 +140,8 @@ class World:
         self.closing = False
         self._random = self.random_for("world")
         self._attempts = 0
+        self.ledger = next((one for one in checkers if isinstance(one, Transactions)), None) or Transactions()
+        self.ledger.begin(self)
         self.trace.begin(self)
         self.broker.start()
         self.topics: dict[str, int] = {}
@@ -148,6 +154,11 @@ class World:
         self.producers = [SimProducer(self, f"p{index}") for index in range(options.producers)]
         self.loners = [SimLoner(self, f"l{index}", f"s{index}") for index in range(options.loners)]
         self.administrator = Administrator(self, "a0")
+        self._transactional: dict[str, int] = {}
+        self.transactors = [Transactor(self, index) for index in range(options.transactors)]
+        for index in range(2 if self.transactors else 0):
+            self._create_topic(f"y{index}", 2, self._transactional)
+        self.reader = CommittedReader(self, "r0")
 
     def _broker_config(self) -> dict[str, Any]:
         options = self.options
@@ -160,6 +171,8 @@ class World:
             "group.consumer.min.session.timeout.ms": 1,
             "group.consumer.heartbeat.interval.ms": options.heartbeat_interval_ms,
             "group.consumer.min.heartbeat.interval.ms": 1,
+            "transaction.state.log.num.partitions": TRANSACTIONS_PARTITIONS,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
             "log.flush.interval.messages": 1 if options.fsync_always else 2**63 - 1,
         }
 
@@ -213,6 +226,10 @@ class World:
     def spare_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(name, index) for name, count in self.spares.items() for index in range(count)]
 
+    def transactional_partitions(self) -> list[TopicPartition]:
+        """Those that transactors write to, and nobody else."""
+        return [TopicPartition(name, index) for name, count in self._transactional.items() for index in range(count)]
+
     def group_ids(self) -> list[str]:
         consumers = [f"g{index}" for index in range(self.options.groups)]
         return consumers + [loner.group_id for loner in self.loners]
@@ -238,6 +255,7 @@ class World:
     def host_names(self) -> list[str]:
         members = [slot.member.name for slot in self.slots if slot.member is not None and slot.member.alive]
         others = [*(producer.name for producer in self.producers), *(loner.name for loner in self.loners)]
+        others += [name for transactor in self.transactors for name in transactor.names()]
         return [*members, *others, self.administrator.name]
 
     def members(self) -> list[SimMember]:
@@ -289,6 +307,10 @@ class World:
             producer.start()
         for loner in self.loners:
             loner.start()
+        for transactor in self.transactors:
+            transactor.start()
+        if self.transactors:
+            self.reader.start()
         nemesis = Nemesis(self)
         scheduler.run(START_MS + int(options.minutes * 60_000))
         nemesis.stop()
@@ -313,6 +335,8 @@ class World:
             producer.stop()
         for loner in self.loners:
             loner.stop()
+        for transactor in self.transactors:
+            transactor.stop()
 
     def _settle(self) -> None:
         """Until the checkers are content, within a bounded time: sessions end, rebalances complete, all is read."""

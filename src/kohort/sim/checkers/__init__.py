@@ -13,6 +13,7 @@ from kohort.sim.checkers.ownership import Ownership
 from kohort.sim.checkers.processing import Processing
 from kohort.sim.checkers.prompt import Prompt
 from kohort.sim.checkers.stored import Stored
+from kohort.sim.checkers.transactions import Transactions
 from kohort.sim.checkers.usable import Usable
 from kohort.sim.trace import Checker
 
@@ -34,3 +35,5 @@ ALL: tuple[type[Checker], ...] = (
 )
 ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Processing, RecordDurability)
 """For worlds with groups of the consumer protocol; the others speak of generations."""
+TRANSACTIONAL: tuple[type[Checker], ...] = (Transactions, Processing, RecordDurability)
+"""For worlds with transactions."""
