@@ -26,6 +26,8 @@ TOOLS = {
     "producer": "produce",
     "kafka-broker-api-versions": "apis",
     "broker-api-versions": "apis",
+    "kafka-transactions": "transactions",
+    "transaction": "transactions",
     "kafka-cluster": "cluster",
     "brokers": "cluster",
 }
@@ -37,7 +39,14 @@ ACTIONS = {
 SPELLINGS = {"--bootstrap-servers": "--bootstrap-server", "--broker-list": "--bootstrap-server", "--brokers": "-b"}
 CONNECTION = ("--bootstrap-server", "-b", "--command-config", "--command-property", "-X")
 # The option that Kafka's tools have for what is an argument here.
-NAMES = {"groups": "--group", "topics": "--topic", "consume": "--topic", "produce": "--topic"}
+NAMES = {
+    "groups": "--group",
+    "topics": "--topic",
+    "consume": "--topic",
+    "produce": "--topic",
+    "transactions": "--transactional-id",
+}
+WORDS = {("transactions", "find-hanging"): ["list", "--hanging"]}
 WITHOUT_NAMES = ("list",)
 
 
@@ -48,6 +57,7 @@ def translate(words: list[str]) -> list[str]:
         return words
     command = TOOLS.get(rest[0].removesuffix(".sh"), rest[0])
     rest = rest[1:]
+    rest = [*WORDS.get((command, rest[0]), rest[:1]), *rest[1:]] if rest else rest
     if command in ACTIONS:
         more, rest = _split_connection(rest)
         connection += more
