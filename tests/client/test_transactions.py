@@ -1,10 +1,12 @@
 """kohort.Producer in transactions: what consumers read of them, and what each failure says to do."""
 
 import asyncio
+from unittest import mock
 
 import pytest
 
 import kohort
+from kohort.broker.apis import features
 from kohort.client import AsyncProducer, ConfigError, KafkaError, TopicPartition
 from kohort.client.errors import ProducerFencedError, TransactionAbortableError
 from kohort.client.transactions import MOVES, Step, Transaction
@@ -13,10 +15,18 @@ from kohort.protocol.errors import ErrorCode
 LIMIT_S = 60
 
 
-@pytest.fixture(scope="module")
-def broker():
-    with kohort.Broker(config={"num.partitions": 2, "offsets.topic.num.partitions": 2}) as running:
+@pytest.fixture(scope="module", params=[1, 2], ids=["TV1", "TV2"])
+def broker(request):
+    """Whose transaction.version says how producers speak to it."""
+    with (
+        mock.patch.dict(features.LEVELS, {"transaction.version": request.param}),
+        kohort.Broker(config={"num.partitions": 2, "offsets.topic.num.partitions": 2}) as running,
+    ):
         yield running
+
+
+def is_tv2(broker):
+    return features.LEVELS["transaction.version"] == 2
 
 
 def producer(broker, transactional_id, **settings):
@@ -59,6 +69,38 @@ def test_a_block_that_raises_is_aborted(broker):
         with p.transaction():
             p.send("raises", b"a")
     assert read(broker, "raises", 1) == [b"a"]
+
+
+def test_tv2_raises_the_epoch_with_every_end_and_enlists_by_writing(broker):
+    """KIP-890: a record of an ended transaction that comes late is of a lower epoch; two round trips fall away."""
+    with producer(broker, "wire", client_id="wire") as p:
+        for end in (p.commit, p.abort, p.commit):
+            p.begin()
+            p.send("wire", b"a", partition=0).result(LIMIT_S)
+            p.send_offsets({TopicPartition("wire", 0): 1}, "wire-group")
+            end()
+    sent = broker.requests(client="wire")
+    ends = [request for request in sent if request.api == "EndTxn"]
+    enlisting = {request.api for request in sent} & {"AddPartitionsToTxn", "AddOffsetsToTxn"}
+    versions = {request.api: request.version for request in sent}
+    found = (versions["EndTxn"], versions["Produce"], versions["TxnOffsetCommit"], [end.producer_epoch for end in ends])
+    if is_tv2(broker):
+        assert found == (5, 12, 5, [0, 1, 2]) and not enlisting
+    else:
+        assert found == (4, 11, 3, [0, 0, 0]) and enlisting == {"AddPartitionsToTxn", "AddOffsetsToTxn"}
+    assert broker.committed("wire-group") == {("wire", 0): 1}
+
+
+def test_the_answer_to_a_commit_is_lost(broker):
+    """The same commit again, by the epoch it had, is known for what it is."""
+    with producer(broker, "again", client_id="again", request_timeout_ms=1_000) as p:
+        p.begin()
+        p.send("again", b"a")
+        broker.faults.disconnect("EndTxn", client="again", before=False, times=1)
+        p.commit()
+        with p.transaction():
+            p.send("again", b"b")
+    assert read(broker, "again", 2) == [b"a", b"b"]
 
 
 def test_many_transactions_of_many_records(broker):

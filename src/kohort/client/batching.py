@@ -151,6 +151,7 @@ class Batching:
         self._id_wanted = config.idempotent
         # Partitions that the open transaction is known to hold; None where there are no transactions.
         self.enlisted: set[TopicPartition] | None = None if config.transactional_id is None else set()
+        self.enlists_itself = False  # by being written to: TV2
 
     # -- records in ---------------------------------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class Batching:
         for tp, queue in self._queues.items():
             if not queue or tp in self._in_flight or not self._due(queue, now_ms):
                 continue
-            if self.enlisted is not None and tp not in self.enlisted:
+            if self.enlisted is not None and not self.enlists_itself and tp not in self.enlisted:
                 continue
             batch, node_id = queue[0], leaders.get(tp, -1)
             if node_id < 0 or not self._number(batch):
@@ -212,13 +213,15 @@ class Batching:
                 continue
             sizes[node_id] = sizes.get(node_id, 0) + batch.size
             batch.attempts += 1
+            if self.enlisted is not None:
+                self.enlisted.add(tp)
             self._in_flight[tp] = queue.popleft()
             by_node.setdefault(node_id, []).append(batch)
         return by_node
 
     def unenlisted(self) -> list[TopicPartition]:
         """Partitions that have to be in the transaction before anything is sent to them."""
-        if self.enlisted is None:
+        if self.enlisted is None or self.enlists_itself:
             return []
         return [tp for tp, queue in self._queues.items() if queue and tp not in self.enlisted]
 

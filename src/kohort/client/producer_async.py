@@ -32,7 +32,7 @@ from kohort.protocol.messages import InitProducerIdRequest
 from kohort.records.batch import Header, Record
 
 LAST_VERSION_WITH_TOPIC_NAMES = 12
-LAST_VERSION_OF_TV1 = 11
+LAST_VERSION_OF_TV1, FIRST_VERSION_OF_TV2 = 11, 12
 FLUSH_FOREVER_S = 366 * 86_400.0
 
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
@@ -307,10 +307,12 @@ class AsyncProducer:
     async def _produce(self, cluster: Cluster, node_id: int, batches: list[Batch]) -> None:
         try:
             request = self._batching.request(batches)
+            is_tv1 = self._transactions is not None and not self._batching.enlists_itself
             response = await cluster.request(
                 node_id,
                 request,
-                max_version=LAST_VERSION_WITH_TOPIC_NAMES if self._transactions is None else LAST_VERSION_OF_TV1,
+                min_version=FIRST_VERSION_OF_TV2 if self._batching.enlists_itself else 0,
+                max_version=LAST_VERSION_OF_TV1 if is_tv1 else LAST_VERSION_WITH_TOPIC_NAMES,
                 answered=request.acks != 0,
             )
         except KafkaError as error:

@@ -1,7 +1,9 @@
 """The requests of a transactional producer over asyncio: InitProducerId, enlisting, offsets, EndTxn, with retries.
 
-It speaks TV1, which every broker since 0.11 knows: partitions are enlisted before they are written to, and nothing is
-on its way any more when a transaction is ended, so that no late record can enter the next one.
+TV1, which every broker since 0.11 knows: partitions are enlisted before they are written to, and nothing is on its way
+any more when a transaction is ended, so that no late record can enter the next one.
+TV2 (KIP-890), where the cluster's transaction.version says so: partitions are enlisted by being written to, and every
+end raises the epoch.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    ApiVersionsRequest,
     EndTxnRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from kohort.client.producer_async import AsyncProducer
 
 GROUP, TRANSACTION = 0, 1
+FEATURE, TV2 = "transaction.version", 2
+TV1_END, TV2_END = 4, 5
+TV1_OFFSETS, TV2_OFFSETS = 3, 5
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 _LOOK_AGAIN = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION,
@@ -52,7 +58,9 @@ class Transactions:
         self.state = Transaction(transactional_id)
         self._id = ProducerId()
         self._coordinators: dict[tuple[int, str], Coordinator] = {}
-        self._is_enlisting = False
+        self._nothing_is_asked = asyncio.Event()  # whether no partition is being enlisted
+        self._nothing_is_asked.set()
+        self._is_tv2 = False
 
     # -- for users, by way of the producer ----------------------------------------------------------------------------
 
@@ -69,20 +77,25 @@ class Transactions:
         if not offsets:
             return
         try:
-            request = AddOffsetsToTxnRequest(
-                transactional_id=self.state.transactional_id,
-                producer_id=self._id.producer_id,
-                producer_epoch=self._id.epoch,
-                group_id=member.group_id,
-            )
-            await self._at(TRANSACTION, request, "send_offsets()", lambda answer: [answer.error_code], 3)
+            if not self._is_tv2:
+                await self._add_offsets(member.group_id)
             self.state.has_offsets = True
             commit = _offset_commit(self.state.transactional_id, self._id, member, offsets)
             codes = lambda answer: [p.error_code for t in answer.topics for p in t.partitions]  # noqa: E731
-            await self._at(GROUP, commit, "send_offsets()", codes, 3, member.group_id)
+            version = TV2_OFFSETS if self._is_tv2 else TV1_OFFSETS
+            await self._at(GROUP, commit, "send_offsets()", codes, version, member.group_id)
         except KafkaError as error:
             self.state.failed(error)
             raise
+
+    async def _add_offsets(self, group_id: str) -> None:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.state.transactional_id,
+            producer_id=self._id.producer_id,
+            producer_epoch=self._id.epoch,
+            group_id=group_id,
+        )
+        await self._at(TRANSACTION, request, "send_offsets()", lambda answer: [answer.error_code], 3)
 
     async def commit(self) -> None:
         self.state.require("commit()", Step.OPEN, Step.COMMITTING)
@@ -106,16 +119,18 @@ class Transactions:
         producer._settle(dropped)
         await producer._flush(None)
         producer._unseen.clear()
-        await self._end(False, "abort()")
-        if was_broken or dropped:
+        await self._nothing_is_asked.wait()  # what is enlisted after the end would be in the next transaction
+        self.state.require("abort()", Step.ABORTING)
+        await self._end(False, "abort()", even_empty=self._is_tv2 and was_broken)
+        if not self._is_tv2 and (was_broken or dropped):
             await self._init(keep=True)  # nobody knows which numbers the broker has seen: begin anew (KIP-360)
         self._ended()
 
     # -- for the producer ---------------------------------------------------------------------------------------------
 
     def enlist_soon(self, partitions: list[TopicPartition]) -> None:
-        if partitions and not self._is_enlisting and self.state.step is Step.OPEN:
-            self._is_enlisting = True
+        if partitions and self._nothing_is_asked.is_set() and self.state.step is Step.OPEN:
+            self._nothing_is_asked.clear()
             self._producer._spawn(self._enlist(partitions))
 
     async def _enlist(self, partitions: list[TopicPartition]) -> None:
@@ -141,7 +156,7 @@ class Transactions:
                 assert producer._batching.enlisted is not None
                 producer._batching.enlisted |= set(partitions)
         finally:
-            self._is_enlisting = False
+            self._nothing_is_asked.set()
         producer.pump()
 
     # -- requests -----------------------------------------------------------------------------------------------------
@@ -154,13 +169,23 @@ class Transactions:
             producer_epoch=self._id.epoch if keep else -1,
         )
         answer = await self._at(TRANSACTION, request, "begin()", lambda answer: [answer.error_code], 4)
-        self._id = ProducerId(answer.producer_id, answer.producer_epoch)
-        with self._producer._lock:
-            self._producer._batching.use_producer_id(self._id)
+        self._is_tv2 = await self._speaks_tv2()
+        self._use(ProducerId(answer.producer_id, answer.producer_epoch))
 
-    async def _end(self, commit: bool, call: str) -> None:
+    def _use(self, producer_id: ProducerId) -> None:
+        self._id = producer_id
+        with self._producer._lock:
+            self._producer._batching.enlists_itself = self._is_tv2
+            self._producer._batching.use_producer_id(producer_id)
+
+    async def _speaks_tv2(self) -> bool:
+        request = ApiVersionsRequest(client_software_name="kohort", client_software_version="0")
+        answer = await self._at(TRANSACTION, request, "begin()", lambda answer: [answer.error_code], 4)
+        return any(f.name == FEATURE and f.max_version_level >= TV2 for f in answer.finalized_features)
+
+    async def _end(self, commit: bool, call: str, *, even_empty: bool = False) -> None:
         enlisted = self._producer._batching.enlisted
-        if not enlisted and not self.state.has_offsets:
+        if not enlisted and not self.state.has_offsets and not even_empty:
             return  # nobody knows of it
         request = EndTxnRequest(
             transactional_id=self.state.transactional_id,
@@ -168,7 +193,10 @@ class Transactions:
             producer_epoch=self._id.epoch,
             committed=commit,
         )
-        await self._at(TRANSACTION, request, call, lambda answer: [answer.error_code], 4)
+        version = TV2_END if self._is_tv2 else TV1_END
+        answer = await self._at(TRANSACTION, request, call, lambda answer: [answer.error_code], version)
+        if self._is_tv2:
+            self._use(ProducerId(answer.producer_id, answer.producer_epoch))
 
     def _ended(self) -> None:
         self.state.become(Step.IDLE)
