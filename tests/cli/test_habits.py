@@ -35,6 +35,8 @@ from serving import environment
         ("kafka-console-consumer --topic t --from-beginning", "consume t --from-beginning"),
         ("consume t --group g", "consume t --group g"),
         ("produce --topic t", "produce t"),
+        ("kafka-transactions.sh -b h describe --transactional-id x", "transactions -b h describe x"),
+        ("kafka-transactions.sh find-hanging --topic t", "transactions list --hanging --topic t"),
         ("history --group g", "history --group g"),
         ("--version", "--version"),
         ("", ""),

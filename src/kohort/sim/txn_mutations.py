@@ -13,8 +13,7 @@ from kohort.coordinator.transactions.shard_transactions import ShardTransactions
 from kohort.coordinator.transactions.transaction import Transaction
 from kohort.protocol.errors import ErrorCode
 from kohort.sim.mutations import Mutation, reply_before_append
-from kohort.storage import producers
-from kohort.storage.producers import ACCEPT, ProducerStates
+from kohort.storage.producers import ProducerStates
 
 
 def _show_what_is_open(original: Any) -> Any:
@@ -57,15 +56,6 @@ def _no_fence_at_the_coordinator(original: Any) -> Any:
     return error
 
 
-def _no_fence_in_the_log(original: Any) -> Any:
-    def check(state: Any, header: Any, admitted: Any = None) -> Any:
-        if state is not None and header.producer_epoch < state.epoch:
-            return ACCEPT
-        return original(state, header, admitted)
-
-    return check
-
-
 TXN_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("show what is open", ProducerStates, "first_unstable_offset", _show_what_is_open),
     Mutation("show what is aborted", fetch, "_aborted", _show_what_is_aborted),
@@ -74,6 +64,5 @@ TXN_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("no markers after a load", ShardTransactions, "loaded", _no_markers_after_a_load),
     Mutation("offsets count whatever the end", ShardGroups, "_end_transaction", _offsets_whatever_the_end),
     Mutation("no fence at the coordinator", enlisting, "_error", _no_fence_at_the_coordinator),
-    Mutation("no fence in the log", producers, "check_batch", _no_fence_in_the_log),
     Mutation("reply before append", Runtime, "decided", reply_before_append),
 )
