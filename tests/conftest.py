@@ -9,6 +9,24 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# What takes longest begins first, so that no process is left alone with it at the end; the rest comes as it is found.
+LONG = (
+    "sim",
+    "cli/test_demo.py",
+    "history",
+    "spark",
+    "console",
+    "broker/test_cluster",
+    "broker/test_crash.py",
+    "client/test_consumer_protocol.py",
+    "cluster",
+    "test_",
+    "broker/test_",
+    "fuzz",
+    "schemes",
+    "cli",
+)
+
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -17,6 +35,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
+        return next((number for number, start in enumerate(LONG) if path.startswith(start)), len(LONG))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")

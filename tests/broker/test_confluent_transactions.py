@@ -112,7 +112,9 @@ def test_read_process_write(broker):
 
 def test_a_member_that_is_out_cannot_commit_its_offsets(broker):
     broker.create_topic("t", 1)
-    ck.Producer({"bootstrap.servers": broker.bootstrap_servers}).produce("t", b"a")
+    first = ck.Producer({"bootstrap.servers": broker.bootstrap_servers})
+    first.produce("t", b"a")
+    assert first.flush(LIMIT_S) == 0
     consumer, producer = consumer_of(broker), producer_of(broker)
     consumer.subscribe(["t"])
     broker.wait_stable("g", 1) if consumer.poll(LIMIT_S) else None
