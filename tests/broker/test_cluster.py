@@ -161,6 +161,33 @@ def test_a_broker_without_its_store_stops_acknowledging_and_comes_back_by_itself
     assert [record.value for record in cluster.records("orders", 0)] == [b"0", b"6"]
 
 
+def test_a_broker_without_its_store_says_of_itself_that_it_leads_nothing(cluster):
+    """Whoever is connected to it alone hears of the others, and goes there."""
+    produce(cluster, 6)
+    leader = cluster.leader_of("orders", 0)
+    cut_off = cluster.brokers[leader]
+    cluster.partition(leader)
+    told = cluster._until(
+        lambda: cut_off._call(
+            lambda running: (
+                None
+                if running.core.membership.is_member
+                else (
+                    [broker.node_id for broker in running.core.brokers()],
+                    [
+                        running.core.leader_of(partition)
+                        for partition in running.core.topics.by_name["orders"].partitions
+                    ],
+                )
+            )
+        ),
+        "it did not notice",
+    )
+    assert leader not in told[0] and leader not in told[1] and -1 in told[1]
+    with kohort.Producer(bootstrap_servers=cut_off.bootstrap_servers) as producer:
+        producer.send("orders", b"6", partition=0).result()
+
+
 def test_a_partition_moves_where_it_is_wanted(cluster):
     produce(cluster, 60)
     for to in (1, 2, 3, 1):

@@ -132,6 +132,34 @@ def test_the_least_loaded_node_is_counted_over_all_of_its_connections() -> None:
     assert stage.host_of("Metadata") == "one"
 
 
+def test_a_broker_that_says_it_is_out_of_the_cluster_is_not_asked_about_it_again() -> None:
+    """It was cut off and may stay so: whoever goes on asking it alone never hears who leads now."""
+    stage = CoreStage(bootstrap_servers="one:9092")
+    for ask_id in range(1, 9):
+        stage.do(ev.Refresh(ask_id, 10_000))
+        assert ask_id == 1 or stage.host_of("Metadata") in ("two", "three")
+        stage.metadata(nodes=(2, 3))
+        stage.pass_time(100)
+
+
+def test_among_equals_chance_decides_who_is_asked() -> None:
+    stage = CoreStage(bootstrap_servers="one:9092")
+    stage.do(ev.Refresh(1, 10_000))
+    stage.metadata()
+    for node_id in (1, 2, 3):
+        lookup(stage, 10 + node_id, node_id)
+    for one in list(stage.waiting("ListOffsets")):
+        stage.sent.remove(one)
+        stage.do(ev.Answered(one.token, None))
+    asked = set()
+    for ask_id in range(20, 60):
+        stage.pass_time(100)
+        stage.do(ev.Refresh(ask_id, 10_000))
+        asked.add(stage.host_of("Metadata"))
+        stage.metadata()
+    assert asked == {"one", "two", "three"}
+
+
 def test_a_request_to_anyone_tries_the_next_where_a_connection_fails() -> None:
     stage = CoreStage(bootstrap_servers="dead:1,one:9092")
     stage.down.add("dead")

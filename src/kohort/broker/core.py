@@ -384,7 +384,7 @@ class Core:
         if self.membership is None:
             return [Endpoint(self.node_id, self.host, self.port, self.config["broker.rack"])]
         state = self.membership.state
-        live = (state.brokers[node_id] for node_id in state.live)
+        live = (state.brokers[node_id] for node_id in state.live if self._has_its_place(node_id))
         return [Endpoint(broker.node_id, broker.host, broker.port, broker.rack) for broker in live]
 
     def brokers_for(self, connection: Connection) -> list[Endpoint]:
@@ -394,7 +394,14 @@ class Core:
 
     def leader_of(self, partition: Partition) -> int:
         """-1 where there is none."""
-        return self.node_id if partition.leader_id is None else partition.leader_id
+        if partition.leader_id is None:
+            return self.node_id
+        return partition.leader_id if self._has_its_place(partition.leader_id) else -1
+
+    def _has_its_place(self, node_id: int) -> bool:
+        """A broker that was cut off from the cluster knows of itself alone that it leads nothing any more. Clients that
+        it would tell the opposite came back for ever."""
+        return node_id != self.node_id or self.membership is None or self.membership.has_its_place
 
     def endpoint(self, node_id: int) -> Endpoint | None:
         return next((broker for broker in self.brokers() if broker.node_id == node_id), None)

@@ -112,6 +112,11 @@ class Membership:
         return self.life is Life.MEMBER
 
     @property
+    def has_its_place(self) -> bool:
+        """Others count on it: it leads what the cluster says it leads."""
+        return self.life in (Life.MEMBER, Life.LEAVING)
+
+    @property
     def is_joining(self) -> bool:
         return self.life is Life.JOINING
 

@@ -113,8 +113,9 @@ class Links:
         self._put(flight, self.open(place, now_ms), now_ms)
 
     def send_to_any(self, flight: Flight, places: Iterable[Place], now_ms: int) -> None:
-        """To the least loaded node that is connected, else to the first of these (in a random order) that can be."""
-        link = self._least_loaded()
+        """To the least loaded of these that is connected, else to the first (in a random order) that can be."""
+        places = list(places)
+        link = self._least_loaded(places)
         if link is not None:
             self._put(flight, link, now_ms)
             return
@@ -122,12 +123,16 @@ class Links:
         self._try_next(flight, NotConnectedError("no broker is known"), now_ms)
 
     def _by_chance(self, places: Iterable[Place]) -> list[Place]:
-        """Nodes before bootstrap servers, what is being opened already before all."""
-        shuffled = sorted(places, key=lambda place: (place.role is Role.BOOTSTRAP, self._uniform()))
-        return sorted(shuffled, key=lambda place: place.key not in self._links)
+        """Nodes before bootstrap servers, and of each what is being opened already before the rest."""
+        return sorted(
+            places, key=lambda place: (place.role is Role.BOOTSTRAP, place.key not in self._links, self._uniform())
+        )
 
-    def _least_loaded(self) -> Link | None:
-        """Load is counted per node over all of its connections; within the node the one with the least is used."""
+    def _least_loaded(self, places: list[Place]) -> Link | None:
+        """Load is counted per node over all of its connections; within the node the one with the least is used. Nodes
+        of the cluster come before what was only given to find it, and among equals chance decides: whoever is cut off
+        from the others must not be the only one that is asked about them."""
+        known = {place[2:] for place in places if place.role is not Role.BOOTSTRAP} or {place[2:] for place in places}
         loads: dict[tuple[str, int], int] = {}
         for link in self._links.values():
             address = link.place[2:]
@@ -135,9 +140,9 @@ class Links:
         usable = [
             link
             for link in self._links.values()
-            if link.state is LinkState.OPEN and link.place.role not in OF_THE_GROUP
+            if link.state is LinkState.OPEN and link.place.role not in OF_THE_GROUP and link.place[2:] in known
         ]
-        return min(usable, key=lambda link: (loads[link.place[2:]], link.load), default=None)
+        return min(usable, key=lambda link: (loads[link.place[2:]], link.load, self._uniform()), default=None)
 
     def _try_next(self, flight: Flight, error: Exception, now_ms: int) -> None:
         if flight.elsewhere:
