@@ -9,6 +9,7 @@ import kohort
 from kohort.broker.apis.fetch import MANY_PARTITIONS
 from kohort.broker.groups import GroupService
 from kohort.broker.topics import SLICE
+from kohort.coordinator.coordinator import GROUPS_AT_ONCE
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.frames import encode_request
@@ -137,6 +138,112 @@ def test_offsets_of_many_groups(world, committed):
     groups = client.answers[0].groups
     assert [group.group_id for group in groups] == names
     assert all(bool(group.topics) == committed for group in groups)
+
+
+def test_many_groups_are_listed_in_slices(world):
+    client = committed_groups(world, GROUPS_AT_ONCE * 2 + 1)
+    client.send(messages.ListGroupsRequest(), 4)
+    assert turns(world, client) > 1
+    names = [group.group_id for group in client.answers[0].groups]
+    assert sorted(names) == sorted(f"g{number}" for number in range(GROUPS_AT_ONCE * 2 + 1))
+
+
+def test_a_list_of_many_groups_leaves_out_what_was_deleted_meanwhile(world):
+    client = committed_groups(world, GROUPS_AT_ONCE * 2)
+    world.run_jobs = False
+    client.send(messages.ListGroupsRequest(), 4)
+    for connection in world.core.flush(world.now_ms):
+        connection.shell.deliver()
+    deleted = world.connect()
+    names = [f"g{number}" for number in range(100)]
+    assert not any(row.error_code for row in deleted.call(messages.DeleteGroupsRequest(groups_names=names), 2).results)
+    world.run_jobs = True
+    world.turn()
+    assert client.answers[0].error_code == 0
+    assert GROUPS_AT_ONCE <= len(client.answers[0].groups) < GROUPS_AT_ONCE * 2
+
+
+def test_a_list_of_many_groups_that_a_failed_append_interrupts_is_asked_for_again(world):
+    client = committed_groups(world, GROUPS_AT_ONCE * 2)
+    world.run_jobs = False
+    client.send(messages.ListGroupsRequest(), 4)
+    for shard in list(world.groups.coordinator.runtime.shards.values()):
+        world.groups.coordinator.runtime.crashed(shard, world.now_ms)
+    world.run_jobs = True
+    world.turn()
+    assert client.answers[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    for _ in range(50):
+        world.advance(100)
+    assert len(client.call(messages.ListGroupsRequest(), 4).groups) == GROUPS_AT_ONCE * 2
+
+
+def committed_groups(world, count):
+    """`count` groups with an offset each; the client has no answers left."""
+    world.create_topic("t")
+    client = world.connect()
+    client.call(messages.FindCoordinatorRequest(key_type=0, coordinator_keys=["g0"]), 4)
+    for number in range(count):
+        client.send(commit_request(f"g{number}", "t", [0]), 8)
+    world.turn()
+    client.answers.clear()
+    return client
+
+
+def commit_request(group_id, topic, partitions):
+    kind = messages.OffsetCommitRequest
+    rows = [kind.OffsetCommitRequestPartition(partition_index=index, committed_offset=7) for index in partitions]
+    return kind(group_id=group_id, topics=[kind.OffsetCommitRequestTopic(name=topic, partitions=rows)])
+
+
+def test_a_commit_that_can_never_be_one_batch_is_refused_in_slices(world):
+    client = committed_groups(world, 1)
+    client.send(commit_request("g0", "t", [0] * 30_000), 8)
+    assert turns(world, client) > 1
+    rows = client.answers[0].topics[0].partitions
+    assert len(rows) == 30_000 and {row.error_code for row in rows} == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+
+
+def test_offsets_of_many_partitions_are_listed_in_slices(world):
+    world.create_topic("t", 2)
+    client = world.connect()
+    kind = messages.ListOffsetsRequest
+    rows = [kind.ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(2_000)]
+    client.send(kind(topics=[kind.ListOffsetsTopic(name="t", partitions=rows)]), 7)
+    assert turns(world, client) > 5
+    codes = [row.error_code for row in client.answers[0].topics[0].partitions]
+    assert codes == [0, 0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 1_998
+
+
+@pytest.mark.parametrize("number", [1, 300])
+def test_configurations_of_many_resources_are_described_in_slices(world, number):
+    world.create_topic("t")
+    client = world.connect()
+    kind = messages.DescribeConfigsRequest
+    client.send(
+        kind(
+            resources=[kind.DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)]
+            * number
+        ),
+        4,
+    )
+    assert (turns(world, client) > 5) == (number > 1)
+    results = client.answers[0].results
+    assert len(results) == number and all(result.configs and not result.error_code for result in results)
+
+
+def test_coordinators_of_many_groups_are_found_in_slices(world):
+    client = world.connect()
+    client.send(messages.FindCoordinatorRequest(key_type=0, coordinator_keys=[f"g{n}" for n in range(3_000)]), 4)
+    assert turns(world, client) > 3
+    assert len(client.answers[0].coordinators) == 3_000
+
+
+def test_one_topic_of_many_partitions_is_shown_in_slices(world):
+    world.create_topic("t", 5_000)
+    client = world.connect()
+    client.send(messages.MetadataRequest(topics=None), 9)
+    assert turns(world, client) > 3
+    assert [row.partition_index for row in client.answers[0].topics[0].partitions] == list(range(5_000))
 
 
 def test_many_groups_are_deleted_once_each(world):

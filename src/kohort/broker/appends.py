@@ -79,6 +79,7 @@ class Appends:
         self._wake = wake
         self._queued: dict[Partition, list[Append]] = {}
         self._durable: deque[tuple[list[Append], StorageError | None]] = deque()
+        self.failures = 0  # batches that could not be stored, since the start
         self.unsettled = 0  # writes whose owners wait for the disk
         self.grown: dict[Partition, None] = {}  # in order, so that a run can be repeated
 
@@ -132,11 +133,13 @@ class Appends:
         try:
             done = partition.log.append(data, leader_epoch=partition.leader_epoch, now_ms=now_ms)
         except KafkaError as error:
+            self.failures += len(appends)
             logger.error("append to %s failed: %s", partition, error)
             for append in appends:
                 append.fail(error.code, error.message)
             return
         except Exception:
+            self.failures += len(appends)
             logger.exception("append to %s failed", partition)
             for append in appends:
                 append.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -175,6 +178,7 @@ class Appends:
             self.unsettled -= 1
             for append in appends:
                 if error is not None:
+                    self.failures += 1
                     append.fail(error.code, error.message)
                 else:
                     self.grown[append.partition] = None

@@ -78,6 +78,10 @@ class RunningBroker:
         return groups
 
     @property
+    def connection_count(self) -> int:
+        return self.server.connection_count
+
+    @property
     def address(self) -> str:
         return self.listeners[0].address
 

@@ -5,7 +5,7 @@ The keys are data in `config_keys.py`. Nothing here knows where a value is store
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -59,6 +59,12 @@ class BrokerConfig:
     def set_dynamic(self, cluster: Mapping[str, Any], dynamic: Mapping[str, Any]) -> None:
         """Replace all that AlterConfigs has set (already parsed)."""
         self.cluster, self.dynamic = dict(cluster), dict(dynamic)
+        self._rebuild()
+
+    def set_given(self, given: Mapping[str, Any], removed: Iterable[str]) -> None:
+        """Replace the values of `removed` that were given at the start (already parsed)."""
+        gone = set(removed)
+        self.given = {name: value for name, value in self.given.items() if name not in gone} | dict(given)
         self._rebuild()
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:

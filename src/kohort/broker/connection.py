@@ -17,6 +17,8 @@ Part = bytes | bytearray | memoryview
 
 
 SHOWN_CHARACTERS = 300
+NEW_COST_S = 0.001
+"""What a connection is taken to have cost before it has sent anything: those that are known to cost less come first."""
 
 
 def shown(text: str | None) -> str:
@@ -60,9 +62,11 @@ class Connection:
         "client_host",
         "client_id",
         "close_reason",
+        "cost_s",
         "guard",
         "host",
         "last_active_ms",
+        "long_works",
         "out",
         "pending",
         "principal",
@@ -84,6 +88,8 @@ class Connection:
         self.client_id: str | None = ""
         self.software = ""
         self.last_active_ms = 0
+        self.cost_s = NEW_COST_S
+        """Seconds of the loop it has taken, older ones counting less."""
         self.address: tuple[str, int] | None = None
         """Of the listener it came by, as clients are told."""
         self.guard: Guard | None = None
@@ -92,7 +98,14 @@ class Connection:
         """Who it is; None is the broker itself."""
         self.reading: Any = None
         """The large request that is being decoded elsewhere; what came behind it waits."""
+        self.long_works = 0
+        """Requests that are handled in slices, or whose answer is encoded elsewhere: what came behind them waits."""
         self.waiters: dict[Waiter, None] = {}
+
+    @property
+    def is_occupied(self) -> bool:
+        """Whether what comes next has to wait for something large."""
+        return self.reading is not None or self.long_works > 0
 
     @property
     def closed(self) -> bool:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from kohort.broker.boot import RunningBroker
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.faults import Fault
+from kohort.broker.http_port import Kinds, Refused, Request
 from kohort.broker.inside import EVICTED, GroupSnapshot, StoredRecord
 from kohort.protocol.errors import KafkaError
 
 MAX_WAIT_S = 600.0
 _OPTIONAL_INT, _OPTIONAL_TEXT, _NUMBER = (int, type(None)), (str, type(None)), (int, float)
-Kinds = dict[str, type | tuple[type, ...]]
 _FAULT: Kinds = {
     "action": str,
     "api": str,
@@ -39,47 +37,6 @@ _EVICT: Kinds = {
     "reason": str,
 }
 _WAIT: Kinds = {"members": _OPTIONAL_INT, "partitions": _OPTIONAL_INT, "timeout": _NUMBER}
-
-
-class Refused(Exception):
-    """A request that gets an error status and a sentence."""
-
-    def __init__(self, status: HTTPStatus, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class Request:
-    def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
-        split = urlsplit(path)
-        self.method = method
-        self.path = [unquote(part) for part in split.path.strip("/").split("/")]
-        self.query = dict(parse_qsl(split.query, keep_blank_values=True))
-        self.headers = headers
-        self.body = body
-
-    def json(self, what: str, kinds: Kinds) -> dict[str, Any]:
-        """The body, an object that has nothing but these."""
-        try:
-            given = json.loads(self.body or b"{}")
-        except ValueError as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from None
-        if not isinstance(given, dict):
-            raise Refused(HTTPStatus.BAD_REQUEST, "the body must be a JSON object")
-        for name, value in given.items():
-            wanted = kinds.get(name)
-            if wanted is None:
-                raise Refused(HTTPStatus.BAD_REQUEST, f"{what} has no {name}: it has {', '.join(kinds)}")
-            if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-                raise Refused(HTTPStatus.BAD_REQUEST, f"{name} cannot be {value!r}")
-        return given
-
-    def asked(self, *known: str) -> dict[str, str]:
-        """The query, which has nothing but these."""
-        for name in self.query:
-            if name not in known:
-                raise Refused(HTTPStatus.BAD_REQUEST, f"there is no {name} to ask for: {', '.join(known)}")
-        return self.query
 
 
 class Routes:

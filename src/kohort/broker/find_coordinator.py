@@ -11,8 +11,10 @@ from kohort.protocol.messages import FindCoordinatorResponse
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
     from kohort.broker.topics import Partition
 
+KEYS_AT_ONCE = 500
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # what can be asked for; there are no share groups here
 
 
@@ -34,7 +36,7 @@ class Endpoint(NamedTuple):
 NO_NODE = Node(-1, "", -1)
 
 
-def find_coordinator(core: Core, call: Call, message: Any, now_ms: int) -> FindCoordinatorResponse:
+def find_coordinator(core: Core, call: Call, message: Any, now_ms: int) -> Steps:
     if call.version < 4:
         error, node = _coordinator_of(core, call, message.key_type, message.key, now_ms)
         text = error.name if not error else error.message
@@ -42,7 +44,9 @@ def find_coordinator(core: Core, call: Call, message: Any, now_ms: int) -> FindC
             error_code=error, error_message=text, node_id=node.node_id, host=node.host, port=node.port
         )
     coordinators = []
-    for key in message.coordinator_keys:
+    for number, key in enumerate(message.coordinator_keys, 1):
+        if number % KEYS_AT_ONCE == 0:
+            yield
         error, node = _coordinator_of(core, call, message.key_type, key, now_ms)
         found = FindCoordinatorResponse.Coordinator(
             key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=error

@@ -13,12 +13,12 @@ from kohort.broker.coordinator_log import CoordinatorLog
 from kohort.broker.find_coordinator import GROUP, NO_NODE, Node, leader_node
 from kohort.broker.group_config import coordinator_config
 from kohort.broker.group_events import GroupEvents
-from kohort.broker.group_parts import Part, Parts, is_many
+from kohort.broker.group_parts import Part, Parts, is_many, most_commits, refuse_commits
 from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.table import Api
 from kohort.broker.transaction_markers import Ending, Told
 from kohort.broker.txn_commit_admission import TxnCommitAdmission
-from kohort.coordinator.coordinator import Coordinator
+from kohort.coordinator.coordinator import GROUPS_AT_ONCE, Coordinator
 from kohort.coordinator.effects import Decision, Request, SharedResponse
 from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit, TransactionalCommit
 from kohort.coordinator.replay import ShardGroups
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from kohort.broker.topics import Catalog, Topic
 
 logger = logging.getLogger("kohort.groups")
+
+LARGE_COMMIT = 1_000
 
 
 class CatalogTopics:
@@ -90,19 +92,19 @@ class GroupService:
 
     def apis(self) -> list[Api]:
         return [
-            Api(8, "OffsetCommit", 2, 10, self._handle),
+            Api(8, "OffsetCommit", 2, 10, self._commit),
             Api(9, "OffsetFetch", 1, 10, self._handle_many),
             Api(11, "JoinGroup", 0, 9, self._handle),
             Api(12, "Heartbeat", 0, 4, self._handle),
             Api(13, "LeaveGroup", 0, 5, self._handle),
             Api(14, "SyncGroup", 0, 5, self._handle),
             Api(15, "DescribeGroups", 0, 6, self._handle_many),
-            Api(16, "ListGroups", 0, 5, self._handle),
+            Api(16, "ListGroups", 0, 5, self._list),
             Api(28, "TxnOffsetCommit", 0, 5, self._txn_commit),
             Api(42, "DeleteGroups", 0, 2, self._handle_many),
             Api(47, "OffsetDelete", 0, 0, self._handle),
             Api(68, "ConsumerGroupHeartbeat", 0, 1, self._handle),
-            Api(69, "ConsumerGroupDescribe", 0, 1, self._handle),
+            Api(69, "ConsumerGroupDescribe", 0, 1, self._handle_many),
         ]
 
     # ---- requests and answers
@@ -117,6 +119,24 @@ class GroupService:
     def _handle_part(self, call: Call, part: Part, message: Any) -> None:
         request = Request(part, message, call.version, call.client_id or "", call.connection.client_host)
         self.coordinator.handle(request, self._core.topics.now_ms)
+        self._answer()
+
+    def _commit(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
+        topics = message.topics
+        asked = len(topics[0].partitions) if len(topics) == 1 else sum(len(topic.partitions) for topic in topics)
+        if asked > LARGE_COMMIT and asked > most_commits(core):
+            return refuse_commits(message)
+        self._handle(core, call, message, now_ms)
+        return None
+
+    def _list(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
+        if self.coordinator.group_count > GROUPS_AT_ONCE:
+            return self._list_many(Parts(core, call, message).one(), call, message)
+        self._handle(core, call, message, now_ms)
+        return None
+
+    def _list_many(self, part: Part, call: Call, message: Any) -> Steps:
+        yield from self.coordinator.list_slices(Request(part, message, call.version))
         self._answer()
 
     def _handle(self, core: Core, call: Call, message: Any, now_ms: int) -> None:

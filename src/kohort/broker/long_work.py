@@ -1,8 +1,9 @@
 """Requests that take longer than others should wait: read and answered on another thread, handled in slices.
 
-A handler that is a generator has had a slice when it yields; one slice of every such request is taken in a turn, and
-the answer of one that took several is encoded elsewhere. What a connection that is closed wanted to know is dropped;
-what it wanted changed is changed.
+A handler that is a generator has had a slice when it yields; its first slice is taken at once. Of those that need more
+the oldest few get a slice each in a turn, until their answers are encoded, which is done elsewhere: what is half done
+takes memory. Later requests of a connection wait for its long one. What a connection that is closed wanted to know is
+dropped; what it wanted changed is changed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.broker")
 
-SLICES_PER_TURN = 8
+MOST_AT_ONCE = 8
 CHANGES = frozenset({"CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteGroups"})
 Steps = Generator[None, None, Any]
 """A handler in slices; it returns the response, or None where that is given later."""
@@ -31,23 +32,30 @@ class LongWork:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._sliced: deque[tuple[Call, Steps]] = deque()
+        self._encoding = 0
 
     def __bool__(self) -> bool:
-        return bool(self._sliced)
+        """Whether the next turn can go on with something."""
+        return bool(self._sliced) and self._encoding < MOST_AT_ONCE
 
     def begin(self, call: Call, steps: Steps, now_ms: int) -> None:
         """Handle the first slice now: for most requests it is the only one."""
         if self._advance(call, steps, first=True):
+            call.connection.long_works += 1
             self._sliced.append((call, steps))
 
     def step(self, now_ms: int) -> None:
-        """A slice of each, as many as a turn has time for; the others come first in the next."""
-        for _ in range(min(len(self._sliced), SLICES_PER_TURN)):
+        """A slice of each of the oldest."""
+        unfinished: list[tuple[Call, Steps]] = []
+        for _ in range(min(len(self._sliced), MOST_AT_ONCE - self._encoding)):
             call, steps = self._sliced.popleft()
             if call.connection.close_reason is not None and call.entry.name not in CHANGES:
                 steps.close()
             elif self._advance(call, steps, first=False):
-                self._sliced.append((call, steps))
+                unfinished.append((call, steps))
+                continue
+            call.connection.long_works -= 1
+        self._sliced.extendleft(reversed(unfinished))
 
     def _advance(self, call: Call, steps: Steps, first: bool) -> bool:
         """Whether there is more to do."""
@@ -71,7 +79,18 @@ class LongWork:
 
     def encode(self, call: Call, response: Any) -> None:
         """Answer with what takes long to write."""
-        self._core.run_elsewhere(Encoding(self._core, call, response))
+        self._encoding += 1
+        call.connection.long_works += 1
+        self._core.run_elsewhere(Encoding(self, call, response))
+
+    def encoded(self, call: Call, body: bytes, error: BaseException | None) -> None:
+        self._encoding -= 1
+        call.connection.long_works -= 1
+        if error is not None:
+            logger.error("the answer to %r cannot be encoded: %s", call, error)
+            self._core.disconnect(call.connection, f"{call.entry.name} failed: {error}")
+        else:
+            self._core.reply_encoded(call, body)
 
     def read(self, call: Call, frame: bytes, pos: int) -> None:
         """Decode a large request elsewhere; the connection's next ones wait for it."""
@@ -114,8 +133,8 @@ class Encoding:
 
     uses_processor = True
 
-    def __init__(self, core: Core, call: Call, response: Any) -> None:
-        self._core = core
+    def __init__(self, work: LongWork, call: Call, response: Any) -> None:
+        self._work = work
         self._call = call
         self._response = response
         self._body = b""
@@ -127,8 +146,4 @@ class Encoding:
             self._body = b"".join(parts)
 
     def finish(self, error: BaseException | None, now_ms: int) -> None:
-        if error is not None:
-            logger.error("the answer to %r cannot be encoded: %s", self._call, error)
-            self._core.disconnect(self._call.connection, f"{self._call.entry.name} failed: {error}")
-        else:
-            self._core.reply_encoded(self._call, self._body)
+        self._work.encoded(self._call, self._body, error)

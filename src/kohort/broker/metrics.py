@@ -6,13 +6,16 @@ prometheus-client, which is an optional dependency: import this one only where m
 
 from __future__ import annotations
 
+import contextlib
+import platform
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 try:
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -22,6 +25,7 @@ try:
 except ImportError as error:
     raise ImportError("metrics need prometheus-client: pip install 'kohort[metrics]'") from error
 
+from kohort import __version__
 from kohort.broker.meter import MOST_GROUPS, REBALANCE_BUCKETS_MS, SLOTS, Meter
 from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.classic.states import GroupState
@@ -66,6 +70,10 @@ SIMPLE: dict[str, str] = {
     "kafka_server_group_coordinator_metrics_offset_commit_count": "Offsets that were committed.",
     "kafka_server_group_coordinator_metrics_offset_expiration_count": "Offsets that expired.",
     "kafka_server_group_coordinator_metrics_offset_deletion_count": "Offsets that were deleted.",
+    "kohort_log_append_failures_total": "Batches that could not be stored.",
+    "kohort_logs_offline": "Partitions that are not served since their disk failed.",
+    "kohort_disk_free_bytes": "Free bytes where the data is; 0 in memory and in a cluster.",
+    "kohort_disk_bytes": "All bytes of the disk where the data is; 0 in memory and in a cluster.",
     "kohort_members": "Members of all groups.",
     "kohort_coordinator_timers": "Entries of the coordinator's timer queues.",
     "kohort_broker_parked_fetches": "Fetches that wait for records.",
@@ -83,6 +91,7 @@ LABELLED: dict[str, tuple[str, tuple[str, ...]]] = {
     "kafka_log_log_numlogsegments": ("Segments of a log.", ("topic", "partition")),
     "kafka_log_log_logstartoffset": ("The first offset of a log.", ("topic", "partition")),
     "kafka_log_log_logendoffset": ("The end of a log: the offset that comes next.", ("topic", "partition")),
+    "kohort_build_info": ("1, with the version that runs.", ("version", "python")),
     "kohort_coordinator_shards": ("Partitions of __consumer_offsets, by the life of their shard.", ("life",)),
     "kohort_group_rebalances_total": ("Rebalances begun, by what set them off.", ("group", "reason")),
     "kohort_group_rebalances_completed_total": ("Rebalances completed.", ("group",)),
@@ -119,8 +128,10 @@ EXPORTED: tuple[str, ...] = (*SIMPLE, *LABELLED, LATENCY[0], REBALANCE[0])
 
 def snapshot(core: Core, meter: Meter, connections: int) -> Snapshot:
     found = Snapshot()
-    _requests(found, meter)
+    _requests(found, core, meter)
     _topics(found, core)
+    _disk(found, core)
+    found.add("kohort_build_info", (__version__, platform.python_version()), 1)
     _groups(found, core, meter)
     found.simple["kafka_server_socket_server_metrics_connection_count"] = connections
     found.simple["kafka_server_socket_server_metrics_connection_creation_total"] = meter.connections_opened
@@ -130,11 +141,28 @@ def snapshot(core: Core, meter: Meter, connections: int) -> Snapshot:
     return found
 
 
-def _requests(found: Snapshot, meter: Meter) -> None:
-    for name, slots in meter.latencies.items():
+def _requests(found: Snapshot, core: Core, meter: Meter) -> None:
+    """Of every api, also of those that nobody has asked for yet: a rate needs its zero."""
+    for name in sorted({*(api.name for api in core.table.apis.values()), *meter.latencies}):
+        slots = meter.latencies.get(name) or [0] * (SLOTS + 1)
         counts = [int(count) for count in slots[:SLOTS]]
         found.add("kafka_network_requestmetrics_requests_total", (name,), sum(counts))
-        found.latencies[name] = (counts, slots[SLOTS])
+        if name in meter.latencies:
+            found.latencies[name] = (counts, slots[SLOTS])
+
+
+def _disk(found: Snapshot, core: Core) -> None:
+    found.simple["kohort_log_append_failures_total"] = core.appends.failures
+    found.simple["kohort_logs_offline"] = sum(
+        getattr(partition.log, "failure", None) is not None
+        for topic in core.topics.by_name.values()
+        for partition in topic.partitions
+    )
+    path = getattr(core.store, "path", None)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            usage = shutil.disk_usage(path)
+            found.simple["kohort_disk_free_bytes"], found.simple["kohort_disk_bytes"] = usage.free, usage.total
 
 
 def _topics(found: Snapshot, core: Core) -> None:
@@ -294,27 +322,23 @@ def _cumulative(bounds: list[float], counts: list[int]) -> list[tuple[str, float
     return buckets
 
 
-class _Collector:
-    def __init__(self, take: Callable[[], Snapshot]) -> None:
-        self._take = take
+class Exposition:
+    """The text of a scrape; one at a time."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._found = Snapshot()
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._registry.register(self)
 
     def describe(self) -> list[Metric]:
-        return []  # names are fixed; asking would take a snapshot before there is a broker
+        return []  # names are fixed
 
     def collect(self) -> Iterator[Metric]:
-        return families(self._take())
+        return families(self._found)
 
-
-class MetricsServer:
-    """`GET /metrics` on a thread of its own; `take` fetches a snapshot from wherever the core lives."""
-
-    def __init__(self, take: Callable[[], Snapshot], host: str, port: int) -> None:
-        registry = CollectorRegistry()
-        registry.register(_Collector(take))
-        self._server, self._thread = start_http_server(port, host, registry)
-        self.port: int = self._server.server_port
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def text(self, found: Snapshot) -> bytes:
+        self._found = found
+        return generate_latest(self._registry)

@@ -1,8 +1,8 @@
 """The only asyncio of the broker: sockets, turns, timers and threads around the core.
 
 Each turn of the loop handles the complete frames that have arrived, then flushes the core once, so that everything that
-came together is appended together and answered together. A turn and a connection in it have a budget of time; a request
-at least is taken of each connection, the rest is held back and goes on in later turns, one connection after the other.
+came together is appended together and answered together. A turn and a connection in it have a budget of time; what is
+over it is held back and goes on in later turns, those connections first that have cost the least so far.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _JOIN_BELOW = 65536
 _FRAMES_PER_TURN = 512
 _SLICE_S = 0.004
 _TURN_S = 0.02
+_COST_HALVED_S = 10.0
 _MAX_PENDING = 1000
 _WRITE_BUFFER_HIGH = 4 * 1024 * 1024
 _IDLE_CHECKS = 4
@@ -77,6 +78,10 @@ class BrokerProtocol(asyncio.Protocol):
     # In.
 
     def data_received(self, data: bytes) -> None:
+        held_back = self._server.held_back
+        if held_back and self in held_back:  # a transport with a buffer of its own
+            held_back[self] += data
+            return
         if self._chunks:
             self._chunks.append(data)
             self._have += len(data)
@@ -95,7 +100,8 @@ class BrokerProtocol(asyncio.Protocol):
         now_ms = self._server.clock.now_ms()
         if core.meter is not None:
             core.meter.arrive()
-        budget = self._budget()
+        began = perf_counter()
+        budget = 0 if self._server.turn_is_over(began) else self._budget()
         slice_end = 0.0
         pos, end = 0, len(data)
         self._need = 4
@@ -110,6 +116,7 @@ class BrokerProtocol(asyncio.Protocol):
                 break
             if budget <= 0:
                 self._hold_back(data[pos:])
+                connection.cost_s += perf_counter() - began
                 self._server.end_turn()
                 return
             receive(connection, data[pos + 4 : stop], now_ms)
@@ -120,16 +127,17 @@ class BrokerProtocol(asyncio.Protocol):
             if pos < end:
                 now = perf_counter()
                 slice_end = slice_end or self._server.slice_end(now)
-                if now >= slice_end or connection.reading is not None:
+                if now >= slice_end or connection.is_occupied:
                     budget = 0
         if pos < end and connection.close_reason is None:
             self._chunks.append(data[pos:] if pos else data)
             self._have = end - pos
+        connection.cost_s += perf_counter() - began
         self._server.end_turn()
 
     def _budget(self) -> int:
         """How many requests may be taken in now: none of a peer that does not read its answers."""
-        if not self._writable or self.connection.reading is not None:  # type: ignore[union-attr]
+        if not self._writable or self.connection.is_occupied:  # type: ignore[union-attr]
             return 0
         return min(_FRAMES_PER_TURN, _MAX_PENDING - len(self.connection.pending))  # type: ignore[union-attr]
 
@@ -208,6 +216,7 @@ class Server:
         self._by_host: Counter[str] = Counter()
         self._turn_open = False
         self._turn_ends = 0.0
+        self._costs_halved = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -219,6 +228,7 @@ class Server:
         self._jobs: set[asyncio.Future[None]] = set()
         self._is_shut = False
         self._peers = PeerSockets(self)
+        self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
 
     async def start(self, listeners: list[Listener]) -> list[Listener]:
@@ -272,6 +282,7 @@ class Server:
         self._send(self.core.flush(self.clock.now_ms()))
         for protocol in list(self._protocols):
             protocol.close()
+        self._is_stopping = True
         if self._jobs:
             await asyncio.wait(self._jobs)
         for threads in (self._threads, self._worker):
@@ -382,7 +393,8 @@ class Server:
         if core.membership is not None:
             self._peers.serve(core.membership.peers)
         for job in core.take_jobs():
-            self._run_elsewhere(job)
+            if not self._is_stopping:
+                self._run_elsewhere(job)
         due_ms = core.next_deadline()
         if self.clock.manual and due_ms is not None and due_ms > now_ms:
             due_ms = core.purgatory.next_deadline()
@@ -390,19 +402,29 @@ class Server:
             self._set_timer(due_ms, now_ms)
 
     def _proceed(self) -> None:
-        """Go on with what was held back, in the order in which it was, for the length of a turn."""
-        self._turn_ends = perf_counter() + _TURN_S
-        for protocol in list(self.held_back):
+        """Go on with what was held back for the length of a turn, the cheapest connections first: who sends a heartbeat
+        now and then does not wait for those who keep the broker busy."""
+        now = perf_counter()
+        if now - self._costs_halved > _COST_HALVED_S:
+            self._costs_halved = now
+            for protocol in self._protocols:
+                protocol.connection.cost_s /= 2  # type: ignore[union-attr]
+        self._turn_ends = now + _TURN_S
+        for protocol in sorted(self.held_back, key=_cost):
             protocol.proceed(self.held_back.pop(protocol))
             if perf_counter() >= self._turn_ends:
                 self.end_turn()
                 break
         self._turn_ends = 0.0
 
-    def slice_end(self, now: float) -> float:
-        """When the connection that is being served has had its share of this turn."""
+    def turn_is_over(self, now: float) -> bool:
+        """Whether whatever arrives now has to wait for the next turn."""
         if not self._turn_ends:
             self._turn_ends = now + _TURN_S
+        return now >= self._turn_ends
+
+    def slice_end(self, now: float) -> float:
+        """When the connection that is being served has had its share of this turn."""
         return min(now + _SLICE_S, self._turn_ends)
 
     def _send(self, connections: list[Connection]) -> None:
@@ -476,3 +498,7 @@ class Server:
             return
         self.core.job_done(job, done.exception(), self.clock.now_ms())
         self.end_turn()
+
+
+def _cost(protocol: BrokerProtocol) -> float:
+    return protocol.connection.cost_s  # type: ignore[union-attr]

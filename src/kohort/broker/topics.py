@@ -10,7 +10,7 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kohort.broker.config import BrokerConfig
@@ -402,10 +402,18 @@ class Catalog:
         except KafkaError:
             self.config.set_dynamic(*previous)
             raise
+        self._follow_config()
+        logger.info("dynamic configs are now %s, of this broker %s", self.config.cluster, self.config.dynamic)
+
+    def set_given(self, given: Mapping[str, Any], removed: Iterable[str]) -> None:
+        """Other values of the configuration file for those `removed`; topics that do not override them follow."""
+        self.config.set_given(given, removed)
+        self._follow_config()
+
+    def _follow_config(self) -> None:
         self.base_config = broker_log_config(self.config)
         for topic in self.by_name.values():
             self._configure(topic, LogConfig.parse(topic.overrides, self.base_config))
-        logger.info("dynamic configs are now %s, of this broker %s", self.config.cluster, self.config.dynamic)
 
     def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
         """Give a group other configs; none at all forgets that it had any."""

@@ -53,6 +53,11 @@ class Users:
                 salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
                 self._given[user, mechanism] = keys_of(mechanism, salted, salt, MIN_ITERATIONS)
 
+    def take_back(self) -> None:
+        """Forget the users of the configuration."""
+        self._passwords.clear()
+        self._given.clear()
+
     def knows_password(self, user: str, password: bytes) -> bool:
         expected = self._passwords.get(user)
         return hmac.compare_digest(expected if expected is not None else b"\0", password) and expected is not None

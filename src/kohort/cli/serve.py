@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import logging
 import signal
 import sys
 import time
 from typing import Any
 
+from kohort.cli.serve_logging import set_up_logging
 from kohort.cli.serve_options import DEFAULT_DATA_DIR, OPTIONS
+from kohort.cli.serve_settings import reload, say_start
 
-METRICS_TIMEOUT_S = 10
+logger = logging.getLogger("kohort.broker")
+
+MAX_TOKEN_CHARACTERS = 1000
 
 
 class UsageError(Exception):
@@ -50,39 +53,11 @@ def _unknown(word: str) -> str:
     return f"{what}: {word}{hint} see kohort serve --help"
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line, for machines."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time_ms": int(record.created * 1000),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        event = getattr(record, "event", None)
-        if event is not None:
-            line["event"] = event.to_dict()
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-def set_up_logging(level: str, form: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    handler.setFormatter(JsonFormatter() if form == "json" else text)
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-
-
 def main(arguments: list[str]) -> int:
     """Serve; the exit code is 0 after a clean stop, 2 for a wrong command line, 1 where the broker cannot run."""
     from kohort.broker.boot import StartError
     from kohort.broker.config import ConfigError
     from kohort.cli.failures import WrongInput
-    from kohort.cli.properties import parse_pairs
 
     try:
         options = parse(arguments)
@@ -101,23 +76,50 @@ def main(arguments: list[str]) -> int:
         for name, port in ports.items():
             if port is not None and not 0 <= port <= 65535:
                 raise UsageError(f"{name} takes a number from 0 to 65535, not {port}")
-        given = {
-            "kohort.group.events.topic.enable": "true",
-            **_file(options),
-            **parse_pairs(options.config, "--config"),
-        }
-        if options.advertised_listener is not None:
-            given["advertised.listeners"] = options.advertised_listener
-        if options.node_id is not None:
-            given["node.id"] = str(options.node_id)
-        set_up_logging(options.log_level, options.log_format)
-        return _run(options, given)
+        given = _given(options)
+        flood = set_up_logging(options.log_level, options.log_format)
+        try:
+            return _run(options, given)
+        finally:
+            flood.flush()
     except (UsageError, WrongInput, ConfigError) as error:
         print(f"kohort serve: {error}", file=sys.stderr)
         return 2
     except StartError as error:
         print(f"kohort serve: {error}", file=sys.stderr)
         return 1
+
+
+def _given(options: argparse.Namespace) -> dict[str, str]:
+    """The configurations of the file and of the command line, which is stronger."""
+    from kohort.cli.properties import parse_pairs
+
+    given = {
+        "kohort.group.events.topic.enable": "true",
+        **_file(options),
+        **parse_pairs(options.config, "--config"),
+    }
+    if options.advertised_listener is not None:
+        given["advertised.listeners"] = options.advertised_listener
+    if options.node_id is not None:
+        given["node.id"] = str(options.node_id)
+    return given
+
+
+def _token(options: argparse.Namespace) -> str | None:
+    from pathlib import Path
+
+    if options.control_token_file is None:
+        return None
+    if options.control_port is None:
+        raise UsageError("--control-token-file is for --control-port: give that too")
+    try:
+        token = Path(options.control_token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--control-token-file {options.control_token_file}: {error}") from None
+    if not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
+        raise UsageError(f"--control-token-file {options.control_token_file}: it has to hold a token, and nothing else")
+    return token
 
 
 def _file(options: argparse.Namespace) -> dict[str, str]:
@@ -158,6 +160,7 @@ class Serving:
 
         self._options = options
         self._given = given
+        self._control_token = _token(options)
         make_config(given)
         self._clock = Clock()
         self._faults = Faults()
@@ -182,15 +185,16 @@ class Serving:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        metrics = self._start_metrics(loop)
+        metrics = await self._start_metrics()
         try:
             await self._start(self._options.port)
             control = await self._start_control()
             console = await self._start_console()
         except BaseException:
             if metrics is not None:
-                metrics.stop()
+                await metrics.stop()
             raise
+        say_start(self._running, self._options)
         for listener in self._running.listeners:
             named = "" if len(self._running.listeners) == 1 else f" ({listener.name}, {listener.protocol})"
             print(f"kohort listening on {listener.host}:{listener.port}{named}", flush=True)
@@ -205,32 +209,34 @@ class Serving:
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
         await stop.wait()
-        logging.getLogger("kohort.broker").info("stopping")
-        if metrics is not None:
-            await asyncio.to_thread(metrics.stop)
+        began = time.monotonic()
+        logger.info(
+            "stopping: %d connections are closed, what is under way is finished", self._running.connection_count
+        )
         if console is not None:
             await console.stop()
         if control is not None:
             await control.stop()
         async with self._changing:
             await self._running.stop()
+        if metrics is not None:
+            await metrics.stop()
+        logger.info("stopped after %.1f s", time.monotonic() - began)
         membership = self._running.core.membership
         return 1 if membership is not None and membership.why_stopped is not None else 0
 
     def _reload(self) -> None:
-        """SIGHUP: certificates are read again."""
-        from kohort.broker.config import ConfigError
+        """SIGHUP: the configuration file and certificates are read again."""
+        from kohort.cli.failures import WrongInput
 
-        logger = logging.getLogger("kohort.broker")
-        certificates = self._running.server.certificates if self._running is not None else None
-        if certificates is None:
-            logger.info("SIGHUP: no listener has a certificate, nothing to read again")
+        if self._running is None or self._stop.is_set():
             return
         try:
-            certificates.reload()
-            logger.info("SIGHUP: new connections get the certificates as they are now")
-        except ConfigError as error:
-            logger.error("SIGHUP: certificates stay as they were: %s", error)
+            given = _given(self._options)
+        except (UsageError, WrongInput) as error:
+            logger.error("SIGHUP: settings stay as they were: %s", error)
+            given = self._given
+        self._given = reload(self._running, given)
 
     async def _start(self, port: int) -> None:
         from kohort.broker.boot import make_config, start_broker
@@ -255,31 +261,37 @@ class Serving:
         except START_ERRORS as error:
             raise StartError(f"--cluster: {error}") from None
 
-    def _start_metrics(self, loop: asyncio.AbstractEventLoop) -> Any:
+    async def _start_metrics(self) -> Any:
         """Before the broker, so that a missing package or a port in use is known at once."""
         port = self._options.metrics_port
         if port is None:
             return None
         from kohort.broker.boot import StartError
+        from kohort.broker.health import health_of
         from kohort.broker.meter import Meter
 
         try:
-            from kohort.broker.metrics import MetricsServer, snapshot
+            from kohort.broker.metrics import snapshot
+            from kohort.broker.metrics_port import MetricsPort
         except ImportError as error:
             raise StartError(f"--metrics-port: {error}") from None
         meter = self._meter = Meter(time.perf_counter)
 
-        async def look() -> Any:
-            async with self._changing:
-                return snapshot(self._running.core, meter, self._running.server.connection_count)
-
         def take() -> Any:
-            return asyncio.run_coroutine_threadsafe(look(), loop).result(METRICS_TIMEOUT_S)
+            if self._running is None or self._changing.locked():
+                return None
+            return snapshot(self._running.core, meter, self._running.connection_count)
 
+        def health() -> Any:
+            core = None if self._running is None else self._running.core
+            return health_of(core, self._stop.is_set() or self._changing.locked())
+
+        made = MetricsPort(take, health)
         try:
-            return MetricsServer(take, self._options.host, port)
+            await made.start(self._options.host, port)
         except OSError as error:
             raise StartError(f"--metrics-port {port}: {error.strerror or error}") from None
+        return made
 
     async def restart(self) -> None:
         """Stop, then start on the same port with the same data."""
@@ -297,7 +309,7 @@ class Serving:
         from kohort.broker.boot import StartError
         from kohort.broker.control import Control
 
-        control = Control(lambda: self._running, self.restart)
+        control = Control(lambda: self._running, self.restart, self._control_token)
         try:
             await control.start(port)
         except StartError:

@@ -53,9 +53,14 @@ OPTIONS = (
         kind=int,
     ),
     ServeOption(
+        "--control-token-file",
+        "FILE",
+        "A file with the token that the control port wants, as Authorization: Bearer TOKEN.",
+    ),
+    ServeOption(
         "--metrics-port",
         "PORT",
-        "Serve Prometheus metrics over HTTP on this port; 0 picks one. Off unless given.",
+        "Serve Prometheus metrics, /health and /ready over HTTP on this port; 0 picks one. Off unless given.",
         kind=int,
     ),
     ServeOption(

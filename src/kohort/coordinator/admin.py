@@ -56,7 +56,7 @@ def _describe_unknown(group_id: str, version: int, what: str) -> Any:
     return answer
 
 
-def list_groups(context: Context, request: Request) -> list[Any]:
+def list_groups(groups: Iterable[Group], request: Request) -> list[Any]:
     states = {name.lower().strip() for name in request.message.states_filter}
     types = {name.lower().strip() for name in request.message.types_filter}
     return [
@@ -66,7 +66,7 @@ def list_groups(context: Context, request: Request) -> list[Any]:
             group_state=group.state_name,
             group_type=group.type,
         )
-        for group in context.groups.values()
+        for group in groups
         if (not states or group.state_name.lower() in states) and (not types or group.type in types)
     ]
 

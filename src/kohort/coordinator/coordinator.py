@@ -8,7 +8,7 @@ One owner, no locks, no clock, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kohort.coordinator import admin, expiry, offsets, txn_offsets
@@ -55,6 +55,7 @@ ACTIVE = Life.ACTIVE
 GroupShard = Shard[ShardGroups]
 Handler = Callable[[Context, Request], Decision | None]
 _MOST_ROUTES = 200_000
+GROUPS_AT_ONCE = 1_000
 _READS = (ConsumerGroupDescribeRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetFetchRequest)
 
 
@@ -386,16 +387,33 @@ class Coordinator:
         gathering.close(self.effects)
 
     def _list(self, request: Request) -> None:
+        for _ in self.list_slices(request):
+            pass
+
+    @property
+    def group_count(self) -> int:
+        return sum(len(shard.state.groups) for shard in self._active())
+
+    def list_slices(self, request: Request) -> Iterator[None]:
+        """ListGroups, some groups at a time; answered at the end. What is gone by then is not in it."""
         shards = self.runtime.shards.values()
         loading = any(shard.life is Life.LOADING for shard in shards)
         if loading or not self.is_active:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.COORDINATOR_NOT_AVAILABLE
             return self._reply(request, ListGroupsResponse(error_code=error))
         gathering = Gathering(request)
-        for shard in self._active():
+        asked = [(shard, shard.incarnation, list(shard.state.groups.values())) for shard in self._active()]
+        for shard, _, groups in asked:
             gathering.touch(shard)
-            for row in admin.list_groups(shard.state, request):
-                gathering.add(shard, row.group_id, row)
+            for start in range(0, len(groups), GROUPS_AT_ONCE):
+                there = shard.state.groups.get
+                some = [group for group in groups[start : start + GROUPS_AT_ONCE] if there(group.group_id) is group]
+                for row in admin.list_groups(some, request):
+                    gathering.add(shard, row.group_id, row)
+                yield
+        if any(shard.incarnation != incarnation or shard.life is not ACTIVE for shard, incarnation, _ in asked):
+            response = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return self._reply(request, response)
         gathering.close(self.effects)
 
     def _delete_groups(self, request: Request) -> None:

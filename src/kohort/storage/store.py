@@ -173,12 +173,15 @@ class LogStore(Store):
             raise
         clean_marker = self.path / checkpoints.CLEAN_SHUTDOWN_FILE
         self.was_clean = clean_marker.exists()
+        self.last_stop: bool | None = self.was_clean if self._was_used else None
+        """Whether the last stop was clean; None where there was none."""
 
     # --- the directory
 
     def _read_identity(self, node_id: int, cluster_id: str | None) -> None:
         path = self.path / checkpoints.META_PROPERTIES
         known = checkpoints.read_properties(path)
+        self._was_used = bool(known)
         if cluster_id and known.get("cluster.id", cluster_id) != cluster_id:
             raise StorageError(
                 f"{self.path} belongs to cluster {known['cluster.id']}, not {cluster_id}: choose another"

@@ -21,13 +21,17 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
+RESOURCES_AT_ONCE = 5
 _LISTED = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 
-def describe_configs(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def describe_configs(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DescribeConfigsResponse()
-    for resource in request.resources:
+    for number, resource in enumerate(request.resources, 1):
+        if number % RESOURCES_AT_ONCE == 0:
+            yield
         result = response.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )

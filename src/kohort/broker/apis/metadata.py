@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker import leaders
 from kohort.broker.acls import CLUSTER_NAME, Operation, Resource
 from kohort.broker.internal_topics import ensure_offsets_topic
-from kohort.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, Topic, check_name
+from kohort.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, Partition, Topic, check_name
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -25,14 +25,23 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 NO_OPERATIONS = -(2**31)
 ROWS_AT_ONCE = 1000
 _BROKER_ENDPOINT = 1
+Shown = tuple[Any, Sequence[Partition]]
+"""A topic's row of an answer, without its partitions, and these."""
 
 
 def handle(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     topics: list[Any] = []
     rows = 0
-    for topic in _topics(core, call, request):
+    for topic, partitions in _topics(core, call, request):
         topics.append(topic)
-        rows += 1 + len(topic.partitions)
+        rows += 1
+        for start in range(0, len(partitions), ROWS_AT_ONCE):
+            some = partitions[start : start + ROWS_AT_ONCE]
+            topic.partitions += _partitions(core, some)
+            rows += len(some)
+            if rows > ROWS_AT_ONCE:
+                rows = 0
+                yield
         if rows > ROWS_AT_ONCE:
             rows = 0
             yield
@@ -62,10 +71,10 @@ def _cluster_operations(core: Core, call: Call) -> int:
     return core.gate.operations(call, Resource.CLUSTER, CLUSTER_NAME)
 
 
-def _topics(core: Core, call: Call, request: Any) -> Iterator[Any]:
+def _topics(core: Core, call: Call, request: Any) -> Iterator[Shown]:
     """No list asks for all topics, and so does an empty one in version 0."""
     if request.topics is None or (call.version == 0 and not request.topics):
-        return (_topic(core, topic) for topic in list(core.topics.by_name.values()))
+        return (_topic(topic) for topic in list(core.topics.by_name.values()))
     ids = {asked.topic_id: None for asked in request.topics if asked.topic_id != ZERO_UUID}
     if call.version < 12 and (ids or any(asked.name is None for asked in request.topics)):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Metadata v{call.version} knows topics by name only")
@@ -76,16 +85,15 @@ def _topics(core: Core, call: Call, request: Any) -> Iterator[Any]:
     return (_by_name(core, name, create) for name in names)
 
 
-def _by_id(core: Core, topic_id: bytes) -> Any:
+def _by_id(core: Core, topic_id: bytes) -> Shown:
     topic = core.topics.by_id.get(topic_id)
     if topic is not None:
-        return _topic(core, topic)
-    return messages.MetadataResponse.MetadataResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
-    )
+        return _topic(topic)
+    row = messages.MetadataResponse.MetadataResponseTopic
+    return row(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id), ()
 
 
-def _by_name(core: Core, name: str, create: bool) -> Any:
+def _by_name(core: Core, name: str, create: bool) -> Shown:
     topic = core.topics.by_name.get(name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
@@ -96,10 +104,9 @@ def _by_name(core: Core, name: str, create: bool) -> Any:
         except KafkaError as refused:
             error = refused.code
     if topic is not None:
-        return _topic(core, topic)
-    return messages.MetadataResponse.MetadataResponseTopic(
-        error_code=error, name=name, is_internal=name in INTERNAL_TOPICS
-    )
+        return _topic(topic)
+    row = messages.MetadataResponse.MetadataResponseTopic
+    return row(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS), ()
 
 
 def auto_create(core: Core, name: str) -> Topic:
@@ -109,24 +116,24 @@ def auto_create(core: Core, name: str) -> Topic:
     return core.topics.create(name, core.config["num.partitions"])
 
 
-def _topic(core: Core, topic: Topic) -> Any:
+def _topic(topic: Topic) -> Shown:
+    row = messages.MetadataResponse.MetadataResponseTopic
+    return row(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal), topic.partitions
+
+
+def _partitions(core: Core, partitions: Sequence[Partition]) -> list[Any]:
     row = messages.MetadataResponse.MetadataResponsePartition
-    return messages.MetadataResponse.MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.internal,
-        partitions=[
-            row(
-                error_code=ErrorCode.NONE if (leader := core.leader_of(p)) >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=p.index,
-                leader_id=leader,
-                leader_epoch=p.leader_epoch,
-                replica_nodes=(nodes := [leader] if leader >= 0 else []),
-                isr_nodes=nodes,
-            )
-            for p in topic.partitions
-        ],
-    )
+    return [
+        row(
+            error_code=ErrorCode.NONE if (leader := core.leader_of(p)) >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=p.index,
+            leader_id=leader,
+            leader_epoch=p.leader_epoch,
+            replica_nodes=(nodes := [leader] if leader >= 0 else []),
+            isr_nodes=nodes,
+        )
+        for p in partitions
+    ]
 
 
 def describe_topic_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:

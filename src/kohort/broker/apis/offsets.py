@@ -12,7 +12,9 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
+ROWS_AT_ONCE = 200
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -29,7 +31,7 @@ class Found(NamedTuple):
     leader_epoch: int = -1
 
 
-def list_offsets(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def list_offsets(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.ListOffsetsResponse()
     committed = request.isolation_level == _READ_COMMITTED
     seen: dict[tuple[str, int], int] = {}
@@ -37,9 +39,16 @@ def list_offsets(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         for asked in topic.partitions:
             key = (topic.name, asked.partition_index)
             seen[key] = seen.get(key, 0) + 1
+    if len(seen) > ROWS_AT_ONCE:
+        yield
+    count = 0
     for topic in request.topics:
-        rows = []
+        rows: list[Any] = []
+        response.topics.append(response.ListOffsetsTopicResponse(name=topic.name, partitions=rows))
         for asked in topic.partitions:
+            count += 1
+            if count % ROWS_AT_ONCE == 0:
+                yield
             row = response.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             rows.append(row)
             if seen[topic.name, asked.partition_index] > 1:
@@ -47,7 +56,6 @@ def list_offsets(core: Core, call: Call, request: Any, now_ms: int) -> Any:
                 continue
             partition = core.topics.partition(topic.name, asked.partition_index)
             _list_one(row, partition, asked, committed, call.version)
-        response.topics.append(response.ListOffsetsTopicResponse(name=topic.name, partitions=rows))
     return response
 
 
@@ -91,11 +99,16 @@ def _find(partition: Partition, timestamp: int, committed: bool) -> Found:
     return Found(found.offset, found.timestamp, found.leader_epoch)
 
 
-def offset_for_leader_epoch(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def offset_for_leader_epoch(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.OffsetForLeaderEpochResponse()
+    count = 0
     for topic in request.topics:
-        rows = []
+        rows: list[Any] = []
+        response.topics.append(response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
         for asked in topic.partitions:
+            count += 1
+            if count % ROWS_AT_ONCE == 0:
+                yield
             row = response.EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
             rows.append(row)
             partition = core.topics.partition(topic.topic, asked.partition)
@@ -107,5 +120,4 @@ def offset_for_leader_epoch(core: Core, call: Call, request: Any, now_ms: int) -
                 row.error_code = error
             else:
                 row.leader_epoch, row.end_offset = epoch_end(partition, asked.leader_epoch)
-        response.topics.append(response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
     return response

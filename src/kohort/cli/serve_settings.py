@@ -1,0 +1,78 @@
+"""What `kohort serve` was told: the settings it says at its start, and those it takes anew on SIGHUP."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import platform
+from typing import Any
+
+logger = logging.getLogger("kohort.broker")
+
+HIDDEN = "[hidden]"
+
+
+def differing(config: Any) -> str:
+    """The settings that are not their defaults; secrets hidden."""
+    texts = []
+    for name in sorted({*config.given, *config.cluster, *config.dynamic}):
+        key = config.key(name)
+        if config[name] != key.default:
+            texts.append(f"{name}={HIDDEN if key.sensitive else key.format(config[name])}")
+    return ", ".join(texts) or "none"
+
+
+def say_start(running: Any, options: argparse.Namespace) -> None:
+    """One line with what somebody who reads the log later will ask for."""
+    from kohort import __version__
+
+    where = "memory" if options.memory else f"the cluster at {options.cluster}"
+    path = getattr(running.store, "path", None)
+    if path is not None:
+        stop = {None: "new", True: "stopped cleanly before", False: "not stopped cleanly before: recovered"}
+        where = f"{path} ({stop[running.store.last_stop]})"
+    logger.info(
+        "kohort %s started on Python %s: node %d, data in %s; settings that differ: %s",
+        __version__,
+        platform.python_version(),
+        running.core.node_id,
+        where,
+        differing(running.core.config),
+    )
+
+
+def reload(running: Any, given: dict[str, str]) -> dict[str, str]:
+    """SIGHUP: takes the settings of the file as far as a running broker can; what it goes on with. Certificates are
+    read again. Raises nothing: what cannot be taken is said, and stays as it was."""
+    from kohort.broker.boot import jaas_users, make_config
+    from kohort.broker.config import ConfigError
+
+    core = running.core
+    try:
+        if running.server.certificates is not None:
+            running.server.certificates.reload()
+            logger.info("SIGHUP: new connections get the certificates as they are now")
+    except ConfigError as error:
+        logger.error("SIGHUP: certificates stay as they were: %s", error)
+    try:
+        new = make_config(given)
+    except ConfigError as error:
+        logger.error("SIGHUP: settings stay as they were: %s", error)
+        kept: dict[str, str] = core.config.texts(core.config.given)
+        return kept
+    changed = {name for name in new.keys if new[name] != _before(core.config, name)}
+    taken = sorted(name for name in changed if new.key(name).dynamic or name == "sasl.jaas.config")
+    fixed = sorted(changed - set(taken))
+    if taken:
+        core.topics.set_given({name: new.given[name] for name in taken if name in new.given}, removed=taken)
+        if "sasl.jaas.config" in taken:
+            core.users.take_back()
+            core.users.give(jaas_users(core.config["sasl.jaas.config"]))
+    logger.info("SIGHUP: %s", f"taken: {', '.join(taken)}" if taken else "no setting has changed that can be taken")
+    if fixed:
+        logger.warning("SIGHUP: these need a restart: %s", ", ".join(fixed))
+    return given
+
+
+def _before(config: Any, name: str) -> Any:
+    return config.given.get(name, config.key(name).default)
