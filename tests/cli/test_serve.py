@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from kohort.protocol import messages
+from kohort.protocol.frames import encode_request
 from serving import LIMIT_S, Serving, start
 from wire import WireClient, batch, fetch_request, produce_request
 
@@ -135,3 +136,71 @@ def test_a_properties_file(tmp_path):
     assert (tmp_path / "data" / "kohort.state.json").exists()
     given.write_text("nmu.partitions=3\n")
     assert "num.partitions" in start("--config-file", str(given)).communicate(timeout=60)[1]
+
+
+def line_with(process, text):
+    """The next line of the log that has this in it."""
+    for line in process.stderr:
+        if text in line:
+            return line
+    raise AssertionError(f"the log ended without {text!r}")
+
+
+def test_a_start_says_what_starts_and_sighup_takes_what_can_be_taken(tmp_path):
+    given, data = tmp_path / "server.properties", tmp_path / "data"
+    jaas = 'sasl.jaas.config=x required user_a="s3cret";\n'
+    given.write_text(f"num.partitions=3\n{jaas}")
+    arguments = ("--port", "0", "--data-dir", str(data), "--config-file", str(given))
+    process = start(*arguments)
+    address = process.stdout.readline().removeprefix("kohort listening on ").strip()
+    line = line_with(process, "started on Python")
+    assert f"data in {data} (new)" in line and "num.partitions=3" in line and "s3cret" not in line
+    given.write_text(f"num.partitions=5\nmessage.max.bytes=2000\n{jaas}")
+    process.send_signal(signal.SIGHUP)
+    assert "taken: message.max.bytes\n" in line_with(process, "SIGHUP")
+    assert "need a restart: num.partitions\n" in line_with(process, "SIGHUP")
+    asked = messages.DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=4, resource_name="1", configuration_keys=["message.max.bytes", "num.partitions"]
+    )
+    rows = WireClient(address).call(messages.DescribeConfigsRequest(resources=[asked]), 4).results[0].configs
+    assert {row.name: row.value for row in rows} == {"message.max.bytes": "2000", "num.partitions": "3"}
+    given.write_text("message.max.bytes=no\n")
+    process.send_signal(signal.SIGHUP)
+    assert "settings stay as they were" in line_with(process, "SIGHUP")
+    process.kill()
+    process.communicate(timeout=60)
+    given.write_text("")
+    process = start(*arguments)
+    assert "not stopped cleanly before" in line_with(process, "started on Python")
+    process.terminate()
+    process.communicate(timeout=60)
+    process = start(*arguments)
+    assert "(stopped cleanly before)" in line_with(process, "started on Python")
+    process.terminate()
+    assert process.communicate(timeout=60) and process.returncode == 0
+
+
+def test_sigterm_ends_a_broker_under_load():
+    process = start("--memory", "--port", "0")
+    address = process.stdout.readline().removeprefix("kohort listening on ").strip()
+    first = WireClient(address)
+    create = messages.CreateTopicsRequest
+    topic = create.CreatableTopic(name="t", num_partitions=2000, replication_factor=1)
+    first.call(create(topics=[topic], timeout_ms=60_000), 7)
+    frame = b"".join(map(bytes, encode_request(1, "x", 9, messages.MetadataRequest(topics=None))))
+    hogs = [WireClient(address) for _ in range(10)]
+    for hog in hogs:
+        hog.socket.sendall(frame * 100)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and "connections are closed" in err and "stopped after" in err
+    assert "Traceback" not in err
+
+
+def test_the_file_of_the_control_token(tmp_path):
+    token = tmp_path / "token"
+    for content, said in ((None, "No such file"), ("", "has to hold a token")):
+        if content is not None:
+            token.write_text(content)
+        process = start("--memory", "--control-port", "0", "--control-token-file", str(token))
+        assert said in process.communicate(timeout=60)[1] and process.returncode == 2
