@@ -90,6 +90,8 @@ SHELL = {
     "clock.py",
     "cluster_boot.py",
     "control.py",
+    "http_port.py",
+    "metrics_port.py",
     "control_routes.py",
     "controls.py",
     "inside.py",
