@@ -90,6 +90,7 @@ SHELL = {
     "clock.py",
     "cluster_boot.py",
     "control.py",
+    "broker_protocol.py",
     "http_port.py",
     "metrics_port.py",
     "control_routes.py",
