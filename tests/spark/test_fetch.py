@@ -15,6 +15,7 @@ import kohort
 from kohort.client.blocking import BlockingTransport
 from kohort.client.types import TopicPartition as KohortPartition
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.messages import FetchRequest
 from kohort.spark import fetch
 from kohort.spark.accounting import DataLossError
 from kohort.spark.connection import POOL
@@ -66,6 +67,98 @@ def test_a_task_reads_its_pieces_one_after_the_other_over_one_connection(servers
     next(reader)
     reader.close()
     assert rows(fetch.read(several)) == expected
+
+
+@pytest.fixture
+def four(servers: str) -> str:
+    """A topic with 20 records in each of four partitions."""
+    name = unique("orders")
+    create(servers, name, 4)
+    for partition in range(4):
+        produce(servers, name, VALUES[partition * 20 : partition * 20 + 20], partition=partition)
+    return name
+
+
+def several(servers: str, *pieces: Piece, **settings: Any) -> ReadTask:
+    return replace(task(servers, pieces[0].topic, 0, 1, **settings), pieces=pieces)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The partitions of each Fetch sent from here."""
+    fetches: list[list[int]] = []
+    send = BlockingTransport.send
+
+    def noting(transport: BlockingTransport, request: Any, *rest: Any, **named: Any) -> None:
+        if isinstance(request, FetchRequest):
+            fetches.append([part.partition for topic in request.topics for part in topic.partitions])
+        send(transport, request, *rest, **named)
+
+    monkeypatch.setattr(BlockingTransport, "send", noting)
+    return fetches
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_small_task_asks_for_all_of_its_pieces_at_once(
+    servers: str, four: str, sent: list[list[int]], by_id: bool
+) -> None:
+    small = several(servers, *(Piece(four, partition, 5, 20) for partition in range(4)))
+    if by_id:
+        cluster = fetch.cluster_for(small.settings)
+        cluster.refresh([four])
+        small = replace(small, topic_ids={four: cluster.topic_id(four)})
+    expected = [(offset, VALUES[partition * 20 + offset]) for partition in range(4) for offset in range(5, 20)]
+    assert rows(fetch.read(small)) == expected
+    assert sent == [[0, 1, 2, 3]]
+
+
+def test_two_pieces_of_a_partition_are_not_asked_for_at_once(servers: str, four: str, sent: list[list[int]]) -> None:
+    pieces = (Piece(four, 0, 0, 3), Piece(four, 0, 10, 12), Piece(four, 1, 0, 2))
+    found = [offset for offset, _ in rows(fetch.read(several(servers, *pieces)))]
+    assert found == [0, 1, 2, 10, 11, 0, 1]
+    assert sent == [[0, 1], [0]]
+
+
+def test_a_piece_that_is_gone_is_a_loss_also_where_it_was_asked_for_with_others(servers: str, four: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.delete_records([TopicPartition(four, 2, 10)]).values():
+        future.result(30)
+    with pytest.raises(DataLossError, match=r"offsets \[5, 10\) were deleted"):
+        list(fetch.read(several(servers, *(Piece(four, partition, 5, 20) for partition in range(4)))))
+
+
+def test_an_answer_with_half_a_batch_is_asked_for_again(
+    servers: str, four: str, sent: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers give a whole batch, however large, for the first partition of an answer only."""
+    receive = BlockingTransport.receive
+
+    def cut(transport: BlockingTransport) -> Any:
+        response = receive(transport)
+        parts = [part for topic in getattr(response, "responses", ()) for part in topic.partitions]
+        if len(parts) > 1:
+            parts[1].records, parts[2].records = bytes(parts[1].records)[:70], b""
+        return response
+
+    monkeypatch.setattr(BlockingTransport, "receive", cut)
+    found = rows(fetch.read(several(servers, *(Piece(four, partition, 0, 20) for partition in range(4)))))
+    assert found == [(offset, VALUES[partition * 20 + offset]) for partition in range(4) for offset in range(20)]
+    assert sent == [[0, 1, 2, 3], [1], [2]]
+
+
+def test_a_broker_that_goes_before_it_answers_all_at_once(
+    servers: str, four: str, sent: list[list[int]], broker: kohort.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive, restarted = BlockingTransport.receive, []
+
+    def interrupted(transport: BlockingTransport) -> Any:
+        if sent and not restarted:
+            restarted.append(broker.restart())
+        return receive(transport)
+
+    monkeypatch.setattr(BlockingTransport, "receive", interrupted)
+    found = rows(fetch.read(several(servers, *(Piece(four, partition, 0, 20) for partition in range(4)))))
+    assert found == [(offset, VALUES[partition * 20 + offset]) for partition in range(4) for offset in range(20)]
 
 
 def test_every_fetch_over_a_connection_uses_the_same_memory(servers: str, topic: str) -> None:

@@ -55,7 +55,7 @@ def test_whoever_waits_when_the_membership_ends_is_answered() -> None:
         errors: list[Any] = []
 
         def ask() -> None:
-            errors.append(member.commit({TopicPartition("orders", 0): 1}, 60))
+            errors.append(member.outcome(member.begin_commit({TopicPartition("orders", 0): 1}, 60), 60))
 
         waiting = threading.Thread(target=ask)
         waiting.start()
@@ -72,7 +72,7 @@ def test_a_commit_that_is_not_done_in_time_says_so() -> None:
         member = membership(f"127.0.0.1:{silent.getsockname()[1]}", "orders")
         member.start()
         try:
-            error = member.commit({TopicPartition("orders", 0): 1}, 0.3)
+            error = member.outcome(member.begin_commit({TopicPartition("orders", 0): 1}, 0.3), 0.3)
             assert "not done within 0.3 s" in str(error)
             assert member.committed([TopicPartition("orders", 0)], 0.3) is None
         finally:

@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -178,9 +179,11 @@ class QueryDriver:
 
     def _next_batch(self, start: StreamOffset, limit: int | None) -> Ranges:
         self._resolve_new(start)
-        if not self._commit() and self._targets is None:
+        commit = self._begin_commit()
+        ranges = self._plan(limit)
+        if not self._commit(commit) and self._targets is None:
             return {}
-        planned = self.holdings.plan(self._plan(limit))
+        planned = self.holdings.plan(ranges)
         if any(stop > first for first, stop in planned.values()):
             self._holdback.planned(int(time.monotonic() * 1000))
         self._reached = {tp: stop for tp, (_, stop) in planned.items()}
@@ -429,23 +432,29 @@ class QueryDriver:
         note = (self._topics or {}).get(tp.topic, TopicNote())
         return CommitTag(self._query, note.topic_id, note.began).text()
 
-    def _commit(self) -> bool:
+    def _begin_commit(self) -> Future[None] | None:
+        """Under way while the ends of the logs are asked for: a round trip less in every batch."""
+        offsets = self.holdings.uncommitted()
+        return self._membership.begin_commit(offsets, COMMIT_SECONDS) if offsets else None
+
+    def _commit(self, begun: Future[None] | None) -> bool:
         """Whether the next batch may begin: not while a rebalance keeps the last one from being committed.
 
         So a crash costs at most one batch to be read again. A cooperative rebalance is over after a heartbeat or two.
         """
         deadline = time.monotonic() + COMMIT_SECONDS
-        while offsets := self.holdings.uncommitted():
-            error = self._membership.commit(offsets, COMMIT_SECONDS)
-            if error is None:
-                continue
-            self._membership.check()
-            rebalancing = isinstance(error, RebalanceInProgressError)
-            if not rebalancing or time.monotonic() > deadline:
-                why = str(error) or f"the coordinator did not answer within {COMMIT_SECONDS:.0f} s"
-                log.warning("commit of %s failed and will be tried again: %s", partition_list(offsets), why)
-                return not rebalancing
-            time.sleep(COMMIT_RETRY_SECONDS)
+        while begun is not None:
+            error = self._membership.outcome(begun, COMMIT_SECONDS)
+            if error is not None:
+                self._membership.check()
+                rebalancing = isinstance(error, RebalanceInProgressError)
+                if not rebalancing or time.monotonic() > deadline:
+                    why = str(error) or f"the coordinator did not answer within {COMMIT_SECONDS:.0f} s"
+                    which = partition_list(self.holdings.uncommitted())
+                    log.warning("commit of %s failed and will be tried again: %s", which, why)
+                    return not rebalancing
+                time.sleep(COMMIT_RETRY_SECONDS)
+            begun = self._begin_commit()
         return True
 
 

@@ -17,10 +17,10 @@ from kohort.client.config import Config
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FetchRequest
-from kohort.protocol.uuids import from_base64
 from kohort.records.errors import RecordsError
+from kohort.spark import opening
 from kohort.spark.accounting import Account, DataLossError
-from kohort.spark.cluster import READ_COMMITTED, READ_UNCOMMITTED, Cluster, Retry, TopicGone, is_transient
+from kohort.spark.cluster import READ_COMMITTED, Cluster, Retry, TopicGone, is_transient
 from kohort.spark.connection import POOL
 from kohort.spark.offsets import EARLIEST, Piece
 
@@ -37,12 +37,9 @@ FIRST_FETCH_BYTES = 1024 * 1024
 """A task's first fetch is small: Spark and this process have nothing to do until it has come."""
 GONE_PATIENCE_MS = 10_000
 """A new topic is not known to every broker at once; one missing for this long does not exist."""
-_BY_NAME, _BY_ID = 12, 13
-"""Versions of Fetch. A topic that was created again has another id, which the broker then refuses."""
 _GONE = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
 })  # fmt: skip
-_NO_SESSION, _FINAL_EPOCH = 0, -1
 
 _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
 _record_bytes: dict[str, float] = {}
@@ -76,6 +73,7 @@ def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
     for reader, following in pairwise(readers):
         reader.following = following
     try:
+        opening.open_together(readers, cluster)
         for number, reader in enumerate(readers):
             yield from reader.batches(FIRST_FETCH_BYTES if number == 0 else None)
     finally:
@@ -90,10 +88,12 @@ class RangeReader:
         self.following: RangeReader | None = None
         """What the task reads next."""
         self._task, self._cluster, self._config = task, cluster, cluster.config
-        self._partition = TopicPartition(piece.topic, piece.partition)
-        self._account = Account(self._partition, piece.first, piece.stop)
-        self._topic_id = task.topic_ids.get(piece.topic, "")
-        self._isolation = READ_COMMITTED if self._config["isolation.level"] == "read_committed" else READ_UNCOMMITTED
+        self.partition = TopicPartition(piece.topic, piece.partition)
+        self.topic_id = task.topic_ids.get(piece.topic, "")
+        self.given: Any = None
+        """The answer to what was asked for with other ranges."""
+        self._account = Account(self.partition, piece.first, piece.stop)
+        self._isolation = opening.isolation(self._config)
         self._size_limit: int = self._config["max.partition.fetch.bytes"]
         self._connection: BlockingTransport | None = None
         self._rack: str = self._config["client.rack"]
@@ -122,13 +122,16 @@ class RangeReader:
                 yield from self._decode(answer, first)
             except RecordsError as error:
                 # Rows of this answer may have gone out already: the task as a whole is to be repeated, as Spark does.
-                raise RuntimeError(f"{self._partition} near offset {first} cannot be decoded: {error}") from error
+                raise RuntimeError(f"{self.partition} near offset {first} cannot be decoded: {error}") from error
             except KafkaError as error:
                 self._again(error)
         self._settle()
 
     def _fetch(self) -> Any | None:
         """The partition's part of the answer; None where the position changed instead."""
+        if self.given is not None:
+            answer, self.given = self.given, None
+            return answer
         if self._asked_for != self._account.next_offset:
             self._release()
             self._ask(self._account.next_offset)
@@ -146,7 +149,7 @@ class RangeReader:
             return None
         if answer.error_code:
             code = ErrorCode.of(answer.error_code)
-            raise KafkaError(code, f"fetch of {self._partition}: {code.message}")
+            raise KafkaError(code, f"fetch of {self.partition}: {code.message}")
         return answer
 
     def _ask_ahead(self) -> None:
@@ -154,9 +157,9 @@ class RangeReader:
         reader: RangeReader | None = self
         if self._account.complete:
             self._release()
-            _record_bytes[self._partition.topic] = self._account.bytes_per_record
+            _record_bytes[self.partition.topic] = self._account.bytes_per_record
             reader = self.following
-        if reader is not None:
+        if reader is not None and reader.given is None:
             try:
                 reader._ask(reader._account.next_offset)
             except KafkaError:
@@ -164,32 +167,24 @@ class RangeReader:
 
     def _ask(self, offset: int) -> None:
         if self._connection is None:
-            replica = self._cluster.replica(self._partition) if self._rack else None
+            replica = self._cluster.replica(self.partition) if self._rack else None
             self._at_replica = replica is not None
-            host, port = replica or self._cluster.leader(self._partition)
+            host, port = replica or self._cluster.leader(self.partition)
             self._connection = POOL.take(host, port, self._config)
-        expected = self._account.bytes_left(_record_bytes.get(self._partition.topic, UNKNOWN_RECORD_BYTES))
-        size = min(expected + SPARE_FETCH_BYTES, self._size_limit)
+        opening.ask(self._connection, [self], self._config, rack=self._rack)
         self._size_limit = self._config["max.partition.fetch.bytes"]
-        wanted = FetchRequest.FetchPartition(
-            partition=self._partition.partition, fetch_offset=offset, partition_max_bytes=size
-        )
-        topic = FetchRequest.FetchTopic(topic=self._partition.topic, partitions=[wanted])
-        if self._topic_id:
-            topic.topic_id = from_base64(self._topic_id)
-        request = FetchRequest(
-            replica_id=-1,
-            max_wait_ms=self._config["fetch.max.wait.ms"],
-            min_bytes=1,
-            max_bytes=max(size, self._config["fetch.max.bytes"]),
-            isolation_level=self._isolation,
-            session_id=_NO_SESSION,
-            session_epoch=_FINAL_EPOCH,
-            topics=[topic],
-            rack_id=self._rack,
-        )
-        self._connection.send(request, _BY_ID if self._topic_id else _BY_NAME, lasting=False)
         self._asked_for = offset
+
+    @property
+    def expected_bytes(self) -> int:
+        return self._account.bytes_left(_record_bytes.get(self.partition.topic, UNKNOWN_RECORD_BYTES))
+
+    def wanted(self) -> FetchRequest.FetchPartition:
+        return FetchRequest.FetchPartition(
+            partition=self.partition.partition,
+            fetch_offset=self._account.next_offset,
+            partition_max_bytes=min(self.expected_bytes + SPARE_FETCH_BYTES, self._size_limit),
+        )
 
     def _decode(self, answer: Any, first: int) -> Iterator[pa.RecordBatch]:
         from kohort.records.columns import decode_batches
@@ -199,8 +194,8 @@ class RangeReader:
             answer.records,
             first,
             self._account.stop,
-            topic=self._partition.topic,
-            partition=self._partition.partition,
+            topic=self.partition.topic,
+            partition=self.partition.partition,
             columns=self._task.columns,
             aborted=aborted if self._isolation == READ_COMMITTED else (),
             check_crc=self._config["check.crcs"],
@@ -215,13 +210,13 @@ class RangeReader:
             self._back_to_leader(str(error))
             return
         self._release()
-        self._cluster.forget(self._partition)
+        self._cluster.forget(self.partition)
         gone = isinstance(error, TopicGone) or getattr(error, "code", None) in _GONE
         if not is_transient(error):
             raise error
         if self._retry is None:
             self._retry = Retry(self._config, GONE_PATIENCE_MS if gone else None)
-            log.warning("%s at offset %d: %s; trying again", self._partition, self._account.next_offset, error)
+            log.warning("%s at offset %d: %s; trying again", self.partition, self._account.next_offset, error)
         try:
             self._retry.wait(error)
         except KafkaError:
@@ -229,20 +224,20 @@ class RangeReader:
                 raise
             code = getattr(error, "code", None)
             other = code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
-            why = f"as topic {self._topic_id} any more: it was deleted or created again" if other else "(any more)"
-            self._lost(f"{self._partition} does not exist {why}", self._account.stop)
+            why = f"as topic {self.topic_id} any more: it was deleted or created again" if other else "(any more)"
+            self._lost(f"{self.partition} does not exist {why}", self._account.stop)
 
     def _go_to_replica(self, node_id: int) -> None:
         self._release()
-        if not self._cluster.prefer(self._partition, node_id):
+        if not self._cluster.prefer(self.partition, node_id):
             self._back_to_leader(f"node {node_id} is not known")
 
     def _back_to_leader(self, why: str) -> None:
         """For the rest of the range. What a follower lacks is no loss: it may be behind."""
-        log.info("%s: reading from the leader instead of a near replica: %s", self._partition, why)
+        log.info("%s: reading from the leader instead of a near replica: %s", self.partition, why)
         self._rack = ""
         self._release()
-        self._cluster.forget(self._partition)
+        self._cluster.forget(self.partition)
 
     def _nothing_there(self, answer: Any) -> None:
         """An answer without a whole batch: the end of the log lies before the end of the range, for now or for good."""
@@ -254,7 +249,7 @@ class RangeReader:
         end = answer.last_stable_offset if self._isolation == READ_COMMITTED else answer.high_watermark
         cause = KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{self._partition}: nothing at offset {self._account.next_offset}, the log ends at {end}",
+            f"{self.partition}: nothing at offset {self._account.next_offset}, the log ends at {end}",
         )
         try:
             self._retry.wait(cause)
@@ -265,14 +260,14 @@ class RangeReader:
         if self._at_replica:
             self._back_to_leader(f"it does not have offset {self._account.next_offset}")
             return
-        limits = self._cluster.list_offsets({self._partition: EARLIEST})
-        start = limits.get(self._partition)
+        limits = self._cluster.list_offsets({self.partition: EARLIEST})
+        start = limits.get(self.partition)
         position = self._account.next_offset
         if start is not None and start > position:
-            reason = f"{self._partition}: offsets [{position}, {start}) were deleted before they were read (retention)"
+            reason = f"{self.partition}: offsets [{position}, {start}) were deleted before they were read (retention)"
             self._lost(reason, min(start, self._account.stop))
         else:
-            reason = f"{self._partition}: the log ends before offset {position}: it was truncated or created anew"
+            reason = f"{self.partition}: the log ends before offset {position}: it was truncated or created anew"
             self._lost(reason, self._account.stop)
 
     def _lost(self, reason: str, go_on_at: int) -> None:
@@ -285,14 +280,14 @@ class RangeReader:
     def _settle(self) -> None:
         """All offsets were seen or have a reason."""
         account = self._account
-        harmless, loss = account.explain_gaps(lambda: self._cluster.cleanup_policy(self._partition.topic))
+        harmless, loss = account.explain_gaps(lambda: self._cluster.cleanup_policy(self.partition.topic))
         if loss:
             self._lost(loss, account.stop)
         elif harmless:
             log.info(harmless)
         if account.markers or account.compacted:
             log.debug(
-                "%s: %d transaction markers, %d compacted records", self._partition, account.markers, account.compacted
+                "%s: %d transaction markers, %d compacted records", self.partition, account.markers, account.compacted
             )
 
     # -- the connection ------------------------------------------------------------------------------------------------

@@ -232,9 +232,12 @@ class Membership:
         except TimeoutError:
             return None
 
-    def commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> BaseException | None:
-        """Commit with this member's generation; what went wrong, if anything."""
-        done = self._on_thread(lambda: self._begin_commit(offsets, int(seconds * 1000)))
+    def begin_commit(self, offsets: Mapping[TopicPartition, int], seconds: float) -> Future[None]:
+        """Commit with this member's generation."""
+        return self._on_thread(lambda: self._begin_commit(offsets, int(seconds * 1000)))
+
+    def outcome(self, done: Future[None], seconds: float) -> BaseException | None:
+        """What went wrong with a commit, if anything."""
         try:
             return done.exception(seconds + GRACE_SECONDS)
         except TimeoutError as error:
