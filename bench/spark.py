@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import spark_latency
+from kohort.spark.interpreter import DAEMONS
 from process import family
 from spark_ceiling import FORMAT as NO_WORK
 from spark_ceiling import register
@@ -225,7 +226,8 @@ class WorkerMemory:
         while not self._done.wait(0.2):
             for pid in family(self._pid):
                 with contextlib.suppress(OSError):
-                    if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                    if any(daemon.encode() in command for daemon in DAEMONS):
                         self.most_bytes = max(self.most_bytes, self._peak(pid))
 
     @staticmethod
