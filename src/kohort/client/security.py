@@ -52,7 +52,7 @@ def _stored(config: Config, which: str) -> Store | None:
     location: str | None = config[f"{which}.location"]
     if not location:
         return None
-    return read_store(Path(location).read_bytes(), config[f"{which}.password"], location)
+    return read_store(Path(location).read_bytes(), config[f"{which}.password"], location, config["ssl.key.password"])
 
 
 def _inline(text: str) -> bytes:

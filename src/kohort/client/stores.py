@@ -1,16 +1,16 @@
-"""Java's stores of keys and certificates as PEM: PEM as it is, PKCS#12 through `cryptography`. Bytes in, PEM out.
+"""Java's stores of keys and certificates as PEM: PEM as it is, JKS by jks.py, PKCS#12 through `cryptography`.
 
-No files are opened in here. JKS, which keytool wrote before Java 9, is refused with the command that converts it.
+Bytes in, PEM out: no files are opened in here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kohort.client import jks
 from kohort.client.errors import ConfigError
 
 _PEM = b"-----BEGIN "
-_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,26 @@ class Store:
     """What a PKCS#12 store holds beside its own certificate."""
 
 
-def read_store(content: bytes, password: str | None, name: str) -> Store:
-    """`name` is for errors."""
+def read_store(content: bytes, password: str | None, name: str, key_password: str | None = None) -> Store:
+    """`name` is for errors; a JKS store may hide its key with a password of its own."""
     if content.lstrip().startswith(_PEM):
         return Store(_blocks(content, b"CERTIFICATE"), _blocks(content, b"PRIVATE KEY"))
-    if content[:4] in _JKS:
-        raise ConfigError(
-            f"{name} is a store in Java's old format JKS; convert it: keytool -importkeystore -srckeystore {name} "
-            f"-destkeystore {name}.p12 -deststoretype PKCS12"
-        )
+    if content[:4] in jks.MAGIC:
+        return _jks(content, password, name, key_password)
     return _pkcs12(content, password, name)
+
+
+def _jks(content: bytes, password: str | None, name: str, key_password: str | None) -> Store:
+    try:
+        found = jks.read_jks(content, password, key_password)
+    except jks.Unreadable as error:
+        kind = jks.MAGIC[content[:4]]
+        raise ConfigError(
+            f"{name} cannot be read as a {kind} store: {error}. keytool can convert one: keytool -importkeystore "
+            f"-srckeystore {name} -destkeystore {name}.p12 -deststoretype PKCS12"
+        ) from None
+    others = b"".join([*found.chain[1:], *found.authorities])
+    return Store(b"".join([*found.chain, *found.authorities]), found.key, others if found.key else b"")
 
 
 def _blocks(content: bytes, kind: bytes) -> bytes:
