@@ -167,6 +167,14 @@ class Checking:
         self.core = core
         self.lanes: dict[Connection, Lane] = {}
         self._buffer: memoryview | None = None
+        self._rules_of: LogConfig | None = None
+        self._rules = TopicRules()
+
+    def rules(self, config: LogConfig, now_ms: int) -> TopicRules:
+        """`topic_rules`; many batches of a turn are for the same topic."""
+        if config is not self._rules_of or now_ms != self._rules.now_ms:
+            self._rules_of, self._rules = config, topic_rules(config, now_ms)
+        return self._rules
 
     @property
     def scratch(self) -> memoryview:

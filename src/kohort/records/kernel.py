@@ -5,9 +5,8 @@ the same output.
 """
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from ctypes import POINTER, Structure, byref, c_char_p, c_int64, c_void_p
+from collections.abc import Callable
+from ctypes import POINTER, Structure, c_char_p, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -135,15 +134,31 @@ class _PyBuffer(Structure):
     ]
 
 
-@contextmanager
-def pinned(buf: Buffer) -> Iterator[int]:
+def _python_function(name: str, result: type | None, *arguments: type) -> Any:
+    """Of the interpreter itself; None where it has no such thing, and `load` no kernel."""
+    python = getattr(ctypes, "pythonapi", None)
+    return None if python is None else ctypes.PYFUNCTYPE(result, *arguments)((name, python))
+
+
+_get_buffer = _python_function("PyObject_GetBuffer", ctypes.c_int, ctypes.py_object, POINTER(_PyBuffer), ctypes.c_int)
+_release_buffer = _python_function("PyBuffer_Release", None, POINTER(_PyBuffer))
+
+
+class pinned:
     """The address of a contiguous buffer, read-only ones too, held in place for the duration."""
-    view = _PyBuffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buf), byref(view), 0)
-    try:
-        yield view.buf or 0
-    finally:
-        ctypes.pythonapi.PyBuffer_Release(byref(view))
+
+    __slots__ = ("_buf", "_view")
+
+    def __init__(self, buf: Buffer) -> None:
+        self._buf = buf
+        self._view = _PyBuffer()
+
+    def __enter__(self) -> int:
+        _get_buffer(self._buf, self._view, 0)
+        return self._view.buf or 0
+
+    def __exit__(self, *exc: object) -> None:
+        _release_buffer(self._view)
 
 
 def error(code: int) -> RecordsError:

@@ -4,6 +4,7 @@ First its envelope: header and checksum. Then its records, inflated within a lim
 stored may differ from what came in its codec, its maximum timestamp and its timestamp type, as in Kafka.
 """
 
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -118,6 +119,7 @@ def readable(records: Buffer, header: BatchHeader, max_size: int) -> Buffer:
         raise InvalidBatch(error.message) from None
 
 
+@lru_cache(maxsize=64)
 def _record_rules(rules: TopicRules) -> Rules:
     if rules.timestamp_type == CREATE_TIME and rules.now_ms is not None:
         earliest, latest = rules.now_ms - rules.timestamp_before_max_ms, rules.now_ms + rules.timestamp_after_max_ms

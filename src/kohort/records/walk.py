@@ -56,15 +56,17 @@ def walk(body: Buffer, header: BatchHeader, rules: Rules) -> Walked:
 
 
 def _state(header: BatchHeader, rules: Rules) -> kernel.Walk:
+    """By position, as that takes half the time."""
+    earliest, latest, keys_needed = rules
     return kernel.Walk(
-        count=header.record_count,
-        base_timestamp=header.base_timestamp,
-        append_time=header.timestamp_type == LOG_APPEND_TIME,
-        earliest=_long(rules.earliest),
-        latest=_long(rules.latest),
-        keys_needed=rules.keys_needed,
-        inner_codec=header.compression != 0,
-        max_timestamp=header.max_timestamp,
+        header.record_count,
+        header.base_timestamp,
+        header.timestamp_type == LOG_APPEND_TIME,
+        _long(earliest),
+        _long(latest),
+        keys_needed,
+        header.compression != 0,
+        header.max_timestamp,
     )
 
 

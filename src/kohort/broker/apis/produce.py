@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker import leaders
 from kohort.broker.admission import ProduceAdmission
 from kohort.broker.appends import Append
-from kohort.broker.checking import Check, topic_rules
+from kohort.broker.checking import Check
 from kohort.broker.topics import Partition, Topic
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
@@ -161,7 +161,7 @@ def _find(core: Core, call: Call, asked: Any) -> tuple[Topic | None, ErrorCode]:
 
 
 def _queue(pending: PendingProduce, partition: Partition, records: Any, result: Any, now_ms: int) -> None:
-    rules = topic_rules(partition.log.config, now_ms)
+    rules = pending.core.checking.rules(partition.log.config, now_ms)
     try:
         header = check_envelope(records, pending.call.version, rules.max_message_bytes)
     except RecordsError as error:
