@@ -69,7 +69,10 @@ class Liveness(Joining):
             if silence * 1000 >= self.config.session_timeout_ms:
                 why += f"its last heartbeat was answered {silence:.0f} s ago, over {session}"
             elif heartbeat.last_heard_ms < heartbeat.last_answer_ms:
-                why += f"it was away for up to {silence:.0f} s, and the session ({session}) ended meanwhile"
+                why += (
+                    f"it was without a coordinator for {silence:.0f} s at most, within {session}, so the one found "
+                    "since has lost the group, or the group was deleted, or it removed this member"
+                )
             else:
                 limit = f"max.poll.interval.ms={self.config.max_poll_interval_ms}"
                 why += f"it did not rejoin a rebalance within {limit}, or it was removed by an administrator"
