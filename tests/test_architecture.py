@@ -147,7 +147,7 @@ def test_imports_go_one_way(package):
 # The runtime of coordinators knows nothing of groups; what is about any group knows none of their protocols.
 RUNTIME = {"coordinator/runtime.py", "coordinator/shard.py", "coordinator/timers.py"}
 RUNTIME_MAY_IMPORT = {"runtime", "shard", "timers", "effects"}
-ANY_GROUP = {"group", "context", "offsets", "expiry", "admin", "gathering", "effects"}
+ANY_GROUP = {"group", "context", "offsets", "expiry", "admin", "gathering", "effects", "replay", "homing"}
 
 
 def test_the_runtime_knows_nothing_of_groups():

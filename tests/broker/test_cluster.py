@@ -42,7 +42,7 @@ def read(reader, count):
 
 def generation(cluster, group="billing"):
     broker = cluster.brokers[cluster.coordinator_of(group)]
-    return broker._call(lambda running: running.groups.coordinator.classic_group(group).generation)
+    return broker._call(lambda running: running.groups.coordinator.group(group).generation)
 
 
 def rebalances(cluster, group="billing"):

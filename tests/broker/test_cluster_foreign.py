@@ -40,7 +40,7 @@ def produce(cluster, numbers):
 
 def generation(cluster):
     broker = cluster.brokers[cluster.coordinator_of("billing")]
-    return broker._call(lambda running: running.groups.coordinator.classic_group("billing").generation)
+    return broker._call(lambda running: running.groups.coordinator.group("billing").generation)
 
 
 class Confluent:

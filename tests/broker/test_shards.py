@@ -10,6 +10,7 @@ import pytest
 from kohort.broker.groups import GroupService
 from kohort.broker.shard_loading import ShardLoader
 from kohort.coordinator import records as group_records
+from kohort.coordinator.kinds import KINDS
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.coordinator.shard import Life
 from kohort.protocol import messages
@@ -306,7 +307,8 @@ def test_a_state_that_cannot_begin_is_not_served(monkeypatch: pytest.MonkeyPatch
     def fail(*_: Any) -> Any:
         raise KeyError("no more")
 
-    monkeypatch.setattr("kohort.coordinator.classic.life.loaded", fail)
+    failing = {kind: does._replace(loaded=fail) for kind, does in KINDS.items()}
+    monkeypatch.setattr("kohort.coordinator.replay.KINDS", failing)
     again = World(CONFIG, made.store, GroupService)
     loaded(again)
     again.advance(60_000)
@@ -567,6 +569,24 @@ def test_a_group_whose_partition_failed_before_the_topic_grew_does_not_begin_ane
     assert fetched(client, MOVES) is ErrorCode.NOT_COORDINATOR  # what it had cannot be read: nobody says it had nothing
     new = next(f"n{i}" for i in range(100) if before not in {partition_for(f"n{i}", 2), partition_for(f"n{i}", 5)})
     assert fetched(client, new) == {}
+
+
+def test_nor_does_it_after_a_restart() -> None:
+    made = world()
+    client = client_of(made)
+    client.call(commit(MOVES, 7), 9)
+    before = partition_for(MOVES, 2)
+    log_of(made, before).damage(0, 17)
+    made.core.topics.grow(made.core.topics.by_name[OFFSETS_TOPIC], 5)
+    again = world(made.store)
+    loaded(again)
+    client = again.connect()
+    assert fetched(client, MOVES) is ErrorCode.NOT_COORDINATOR
+    assert committed(client.call(commit(MOVES, 8), 9)) is ErrorCode.NOT_COORDINATOR
+    new = next(f"n{i}" for i in range(100) if before not in {partition_for(f"n{i}", 2), partition_for(f"n{i}", 5)})
+    assert fetched(client, new) == {}
+    log_of(again, before).damage(0, 17)  # mended
+    assert fetched(world(made.store).connect(), MOVES) == {0: 7}
 
 
 @pytest.mark.parametrize("first_home_fails", [False, True])

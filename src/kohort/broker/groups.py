@@ -263,7 +263,7 @@ class GroupService:
         self.coordinator.topics_changed(topic.name)
         if topic.name == OFFSETS_TOPIC:
             self._now_ms = now_ms
-            self.coordinator.use_partitions(len(topic.partitions), now_ms)
+            self.coordinator.use_partitions(len(topic.partitions), now_ms, topic.grown_from)
             self._log.lead(topic, now_ms)
 
     def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None:

@@ -69,7 +69,7 @@ class Partition:
 class Topic:
     """A topic; `overrides` are the configs set on it, as text; `config` is what they amount to."""
 
-    __slots__ = ("config", "count", "created_epoch", "name", "overrides", "partitions", "topic_id")
+    __slots__ = ("config", "count", "created_epoch", "grown_from", "name", "overrides", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, overrides: dict[str, str], created_epoch: int, count: int) -> None:
         self.name = name
@@ -77,6 +77,7 @@ class Topic:
         self.overrides = overrides
         self.created_epoch = created_epoch
         self.count = count
+        self.grown_from: list[int] = []  # how many partitions it had before
         self.config = LogConfig()
         self.partitions: list[Partition] = []
 
@@ -89,12 +90,13 @@ class Topic:
 
     def describe(self) -> dict[str, Any]:
         """As the document keeps it."""
-        return {
+        document = {
             "id": to_base64(self.topic_id),
             "partitions": self.count,
             "epoch": self.created_epoch,
             "configs": self.overrides,
         }
+        return document | ({"grown_from": self.grown_from} if self.grown_from else {})
 
 
 def check_name(name: str | None) -> None:
@@ -170,6 +172,7 @@ class Catalog:
             for name, saved in document.get("topics", {}).items()
         ]
         for topic in topics:
+            topic.grown_from = list(document["topics"][topic.name].get("grown_from", ()))
             topic.config = LogConfig.parse(topic.overrides, self.base_config)
         configs = {topic.name: topic.config for topic in topics}
         self.store.load(lambda name: configs.get(name, self.base_config), now_ms=now_ms)
@@ -362,9 +365,10 @@ class Catalog:
         try:
             yield from self._opening(wider, count)
             topic.count = count
+            topic.grown_from.append(before)
             self.save()
         except KafkaError:
-            topic.count = before
+            topic.count, topic.grown_from = before, [had for had in topic.grown_from if had < before]
             for partition in wider.partitions[before:]:
                 self._delete_log(partition)
             raise

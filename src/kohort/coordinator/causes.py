@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kohort.protocol.errors import ErrorCode
@@ -158,6 +159,15 @@ class Cause(NamedTuple):
             members = (about,)
         return cls(kind, members, _who(plain.get("by")), **data)
 
+
+@lru_cache(maxsize=1_024)
+def members_joined(size: int) -> Cause:
+    """The same in many groups, which share it."""
+    return Cause(CauseKind.MEMBERS_JOINED, size=size)
+
+
+ASSIGNMENT_STORED = Cause(CauseKind.ASSIGNMENT_STORED)
+"""Whose assignment it is tells the event that follows, RebalanceCompleted."""
 
 _TEXTS = ("said", "state", "error")
 _NUMBERS = ("generation", "timeout_ms", "size", "limit")

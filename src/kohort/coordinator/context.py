@@ -181,16 +181,20 @@ class Context:
     def member_event(
         self, group: Group, kind: type[events.MemberEvent], who: Who, cause: Cause | None, **fields: Any
     ) -> None:
-        self.event(
-            group,
-            kind,
-            member_id=who.member_id,
-            instance_id=who.instance_id,
-            client_id=who.client_id,
-            client_host=who.client_host,
+        member_id, instance_id, client_id, client_host = who
+        happened = kind(
+            at_ms=self.now_ms,
+            group_id=group.group_id,
+            generation=group.generation,
+            member_id=member_id,
+            instance_id=instance_id,
+            client_id=client_id,
+            client_host=client_host,
             cause=cause,
             **fields,
         )
+        group.story.add(happened)
+        self.effects.events.append(happened)
 
     def refused(
         self,

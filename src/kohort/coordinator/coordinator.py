@@ -8,21 +8,20 @@ One owner, no locks, no clock, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kohort.coordinator import admin, expiry, offsets, txn_offsets
 from kohort.coordinator.causes import Cause, CauseKind
-from kohort.coordinator.classic import join, life, session
-from kohort.coordinator.classic.group import ClassicGroup
+from kohort.coordinator.classic import join
 from kohort.coordinator.context import Context, CoordinatorConfig, Topics
 from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.events import GroupEvent, GroupUnloaded
 from kohort.coordinator.gathering import Gathering
 from kohort.coordinator.group import Group
 from kohort.coordinator.homing import home_strays
+from kohort.coordinator.kinds import HEARTBEAT, KINDS
 from kohort.coordinator.modern import classic_members, describe, heartbeat
-from kohort.coordinator.modern.group import ModernGroup
 from kohort.coordinator.modern.refusing import check_request
 from kohort.coordinator.records import Change, partition_for
 from kohort.coordinator.refusals import failed, refusal
@@ -123,9 +122,7 @@ class Coordinator:
         """A topic has come, has grown or is gone: groups that read it look again at their next heartbeat."""
         for shard in self._active():
             for group in shard.state.groups.values():
-                if isinstance(group, ModernGroup):
-                    group.is_stale |= group.is_subscribed(name)
-                    group.topics_came |= bool(group.regexes)
+                group.topic_changed(name)
 
     def topics_deleted(self, deleted: dict[str, bytes], now_ms: int) -> None:
         """Name -> topic id. Their committed offsets go with them."""
@@ -141,15 +138,16 @@ class Coordinator:
 
     # ---- shards
 
-    def use_partitions(self, count: int, now_ms: int) -> None:
-        """How many the topic has now: it decides where a group lives. Groups that have to move lose their rebalance,
-        not their generation."""
-        if count == self.config.offsets_topic_num_partitions:
-            return
+    def use_partitions(self, count: int, now_ms: int, grown_from: Sequence[int] = ()) -> None:
+        """How many the topic has now, and had before: it decides where a group lives. Groups that have to move lose
+        their rebalance, not their generation."""
         if not self.runtime.shards:
             self._counts_before.clear()
-        else:
+        elif count != self.config.offsets_topic_num_partitions:
             self._counts_before.append(self.config.offsets_topic_num_partitions)
+        self._counts_before += [had for had in grown_from if had not in self._counts_before]
+        if count == self.config.offsets_topic_num_partitions:
+            return
         self.config.offsets_topic_num_partitions = count
         self._shards_changed()
         moved = Cause(CauseKind.MOVED)
@@ -157,8 +155,7 @@ class Coordinator:
             state = shard.state
             state.now_ms = now_ms
             for group in state.set_strays_apart():
-                if isinstance(group, ClassicGroup):
-                    life.close(state, group, ErrorCode.NOT_COORDINATOR, moved)
+                KINDS[type(group)].close(state, group, ErrorCode.NOT_COORDINATOR, moved)
                 state.event(group, GroupUnloaded, cause=moved)
             self.runtime.decided(shard, None)
 
@@ -185,10 +182,6 @@ class Coordinator:
     def group(self, group_id: str) -> Group | None:
         shard = self._shard(group_id)
         return shard.state.groups.get(group_id) if shard.life is ACTIVE else None
-
-    def classic_group(self, group_id: str) -> ClassicGroup | None:
-        group = self.group(group_id)
-        return group if isinstance(group, ClassicGroup) else None
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -266,11 +259,7 @@ class Coordinator:
         if shard.life is ACTIVE and group_id:
             state = shard.state
             state.now_ms = self._now_ms
-            group = state.groups.get(group_id)
-            if type(group) is ModernGroup:
-                classic_members.heartbeat(state, group, request)
-            else:
-                session.heartbeat(state, request)
+            HEARTBEAT[type(state.groups.get(group_id))](state, request)
             if state.answers:
                 self.runtime.decided(shard, None)
         elif shard.life is Life.LOADING and group_id:
@@ -285,15 +274,7 @@ class Coordinator:
         if refused := check_request(request.message, request.version, self.config.assignors):
             response = ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
             return self._reply(request, response)
-        self._decide_in_steps(heartbeat.heartbeat, request)
-
-    def _decide_in_steps(self, handler: Handler, request: Request) -> None:
-        """Its steps take effect one by one: where it fails nobody may see half of them."""
-        try:
-            self._decide(handler, request)
-        except Exception:
-            self.runtime.crashed(self._shard(request.message.group_id), self._now_ms)
-            raise
+        self._decide(heartbeat.heartbeat, request)
 
     def _commit(self, request: Request) -> None:
         group_id = request.message.group_id
@@ -330,7 +311,7 @@ class Coordinator:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
         if error:
             return self._reply(request, join.join_response(request, error, message.member_id))
-        self._decide_in_steps(classic_members.join, request)
+        self._decide(classic_members.join, request)
 
     def _sync(self, request: Request) -> None:
         """While the group loads Kafka 4.3 says so; older versions answered REBALANCE_IN_PROGRESS instead."""
@@ -340,7 +321,7 @@ class Coordinator:
         self._decide(classic_members.sync, request)
 
     def _leave(self, request: Request) -> None:
-        self._decide_in_steps(classic_members.leave, request)
+        self._decide(classic_members.leave, request)
 
     def _delete_offsets(self, request: Request) -> None:
         self._decide(offsets.delete, request)

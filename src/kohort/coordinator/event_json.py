@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar, get_type_hints
 
 from kohort.coordinator import events
 from kohort.coordinator.causes import Cause
-from kohort.coordinator.events import GroupEvent, MemberEvent
+from kohort.coordinator.events import GroupEvent, MemberEvent, event
 
 T = TypeVar("T")
 _ABSTRACT = (GroupEvent, MemberEvent)
@@ -24,7 +24,7 @@ TYPES: dict[str, type[GroupEvent]] = {
 """Every type of event by its name."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@event
 class UnknownEvent(GroupEvent):
     """Of another version, or not whole: `raw` is the JSON as it was read."""
 

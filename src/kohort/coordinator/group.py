@@ -1,6 +1,6 @@
 """What every group has, whatever protocol its members speak, and what others may ask of it.
 
-Offsets, expiry, admin and replay know groups by this interface alone; `classic/` is one implementation of it.
+Offsets, expiry, admin, replay and homing know groups by this interface alone; `kinds.py` lists its implementations.
 """
 
 from __future__ import annotations
@@ -101,6 +101,20 @@ class Group(ABC):
     @abstractmethod
     def restore(self) -> None:
         """Starts the soft state from the hard state: after a load, and at no other time."""
+
+    @property
+    @abstractmethod
+    def needs_restoring(self) -> bool:
+        """Whether there is no soft state yet."""
+
+    @property
+    @abstractmethod
+    def has_begun(self) -> bool:
+        """Whether there is more to it than commits."""
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic has come, has grown or is gone. The leader of a classic group sees it for itself."""
+        return
 
     @abstractmethod
     def describe(self) -> Any:

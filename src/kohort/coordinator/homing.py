@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kohort.coordinator.classic import life
-from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision
 from kohort.coordinator.group import Group
-from kohort.coordinator.modern import leaving
-from kohort.coordinator.modern.group import ModernGroup
+from kohort.coordinator.kinds import KINDS
 from kohort.coordinator.records import Change, OffsetCommit
 from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.runtime import Runtime
@@ -64,12 +61,9 @@ def _move(runtime: Runtime[ShardGroups], group: Group, shard: GroupShard, home: 
     runtime.decided(home, decision)
     arrived = home.state.groups[group.group_id]
     arrived.story = group.story
-    if isinstance(arrived, ClassicGroup) and not arrived.members:
+    if arrived.needs_restoring:
         arrived.restore()
-        runtime.decided(home, life.loaded(home.state, arrived))
-    elif isinstance(arrived, ModernGroup) and not arrived.is_restored:
-        arrived.restore()
-        leaving.loaded(home.state, arrived)
+        runtime.decided(home, KINDS[type(arrived)].loaded(home.state, arrived))
     return True
 
 
@@ -80,8 +74,7 @@ def _missing(group: Group, known: Group | None) -> list[Change]:
         for index, value in committed.items()
         if known is None or index not in known.offsets.get(topic, {})
     ]
-    begun = known is not None and not (isinstance(known, ClassicGroup) and known.stored is None and not known.members)
-    if not begun:
+    if known is None or not known.has_begun:
         changes += group.own_records()
     return changes
 

@@ -33,6 +33,8 @@ _SHORT = Struct(">h")
 pack_int, unpack_int = Struct(">i").pack, Struct(">i").unpack_from
 _OFFSET_V4 = Struct(">hqi")  # version, offset, leader epoch; the metadata follows
 _PLAIN_V4 = Struct(">hqiBqBBB16s")  # the same whole, with empty metadata and a topic id: nearly every commit there is
+_GROUP_TAIL = Struct(">qi")  # the time of the state, how many members
+_MEMBER_TIMEOUTS = Struct(">iii")  # rebalance and session timeout, the length of the subscription
 _TAIL_V4 = Struct(">qBBB16s")  # commit time, one tagged field: tag 0, 16 bytes
 
 
@@ -145,6 +147,10 @@ def _string(text: str) -> bytes:
     return _SHORT.pack(len(data)) + data
 
 
+def _nullable_string(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else _string(text)
+
+
 @lru_cache(maxsize=65_536)
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
     return b"\x00\x01" + _string(group_id) + _string(topic)
@@ -184,29 +190,22 @@ def _offset_value_with_expiry(value: OffsetAndMetadata) -> bytes:
 
 
 def group_value(group: StoredGroup) -> bytes:
-    make = GroupMetadataValue.MemberMetadata
-    members = [
-        make(
-            member_id=m.member_id,
-            group_instance_id=m.instance_id,
-            client_id=m.client_id,
-            client_host=m.client_host,
-            rebalance_timeout=m.rebalance_timeout_ms,
-            session_timeout=m.session_timeout_ms,
-            subscription=m.subscription,
-            assignment=m.assignment,
+    """By hand, as a rebalance of many members spends its time here."""
+    protocol_type, generation, protocol, leader_id, timestamp_ms, members = group
+    parts = [_SHORT.pack(GROUP_METADATA_VALUE_VERSION), _string(protocol_type or ""), pack_int(generation)]
+    parts += (_nullable_string(protocol), _nullable_string(leader_id), _GROUP_TAIL.pack(timestamp_ms, len(members)))
+    for member_id, instance_id, client_id, client_host, rebalance_ms, session_ms, subscription, assignment in members:
+        parts += (
+            _string(member_id),
+            _nullable_string(instance_id),
+            _string(client_id),
+            _string(client_host),
+            _MEMBER_TIMEOUTS.pack(rebalance_ms, session_ms, len(subscription)),
+            subscription,
+            pack_int(len(assignment)),
+            assignment,
         )
-        for m in group.members
-    ]
-    message = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol,
-        leader=group.leader_id,
-        current_state_timestamp=group.state_timestamp_ms,
-        members=members,
-    )
-    return _versioned(message, GROUP_METADATA_VALUE_VERSION)
+    return b"".join(parts)
 
 
 def encode(change: Change) -> tuple[bytes, bytes | None]:
@@ -318,8 +317,12 @@ def abs_java_hash(text: str) -> int:
 
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`."""
-    units = text.encode("utf-16-be", "surrogatepass")
     h = 0
-    for i in range(0, len(units), 2):
-        h = (31 * h + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    if text.isascii():
+        for unit in text.encode():
+            h = 31 * h + unit & 0xFFFFFFFF
+    else:
+        units = text.encode("utf-16-be", "surrogatepass")
+        for i in range(0, len(units), 2):
+            h = (31 * h + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
     return h - (1 << 32) if h >= 0x80000000 else h

@@ -1,4 +1,6 @@
-"""The groups of one shard as the log tells them: the only writer of hard state, live and at load. It answers nobody.
+"""The groups of one shard as the log tells them: the writer of hard state, live and at load. It answers nobody.
+
+Offsets are the same for all groups; what other records do is known where their kind of groups is (`kinds.APPLY`).
 
 While a shard loads, records are kept by key, the last one winning, and only what is left is decoded and applied; so a
 log full of overwritten commits loads as fast as it can be read.
@@ -11,18 +13,13 @@ from typing import Any
 
 from kohort.coordinator import events, expiry
 from kohort.coordinator.causes import Cause, CauseKind
-from kohort.coordinator.classic import life
-from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.context import Context, CoordinatorConfig, Topics
 from kohort.coordinator.effects import Decision, Effects
 from kohort.coordinator.events import Story
 from kohort.coordinator.group import Group
-from kohort.coordinator.modern import leaving
-from kohort.coordinator.modern.group import ModernGroup
-from kohort.coordinator.modern_records import Kind, ModernChange
+from kohort.coordinator.kinds import APPLY, KINDS, SimpleGroup
 from kohort.coordinator.records import (
     Change,
-    GroupMetadata,
     OffsetAndMetadata,
     OffsetCommit,
     TransactionalCommit,
@@ -115,10 +112,8 @@ class ShardGroups(Context):
         self.set_strays_apart()
         for group in self.groups.values():
             group.story = self._stories.pop(group.group_id, group.story)
-            if isinstance(group, ClassicGroup) and (decision := life.loaded(self, group)) is not None:
+            if (decision := KINDS[type(group)].loaded(self, group)) is not None:
                 decisions.append(decision)
-            elif isinstance(group, ModernGroup):
-                leaving.loaded(self, group)
         self._stories.clear()
         self.timers.set(self._expiry, self.now_ms + self.config.offsets_retention_check_interval_ms)
         return decisions
@@ -135,8 +130,7 @@ class ShardGroups(Context):
         cause = Cause(CauseKind.MOVED) if moved else Cause(CauseKind.NOT_STORED, error=error.name)
         groups, self.groups = self.groups, {}
         for group in groups.values():
-            if isinstance(group, ClassicGroup):
-                life.close(self, group, error, cause)
+            KINDS[type(group)].close(self, group, error, cause)
             self.event(group, events.GroupUnloaded, cause=cause)
             self._stories[group.group_id] = group.story
 
@@ -147,9 +141,7 @@ class ShardGroups(Context):
             self.timers.set(self._expiry, self.now_ms + self.config.offsets_retention_check_interval_ms)
             return expiry.expire(self)
         group = self.groups.get(deadline.group_id)
-        if isinstance(group, ModernGroup):
-            return leaving.due(self, group, deadline)
-        return life.due(self, group, deadline) if isinstance(group, ClassicGroup) else None
+        return None if group is None else KINDS[type(group)].due(self, group, deadline)
 
     def stored(self, then: Any, error: ErrorCode) -> Decision | None:
         decision: Decision | None = then.stored(self, error)
@@ -166,10 +158,8 @@ class ShardGroups(Context):
                 self._apply_transactional(change.commit, offset, change.producer_id)
             elif isinstance(change, TransactionEnd):
                 self._end_transaction(change.producer_id, change.committed)
-            elif isinstance(change, GroupMetadata):
-                self._apply_group(change)
             else:
-                self._apply_modern(change)
+                self._apply_own(change)
             offset += 1
 
     def _apply_bytes(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
@@ -181,10 +171,8 @@ class ShardGroups(Context):
             why = str(unknown)
             self.skipped[why] = self.skipped.get(why, 0) + 1
             return
-        if isinstance(change, ModernChange):
-            self._apply_modern(change)
-        elif isinstance(change, GroupMetadata):
-            self._apply_group(change)
+        if not isinstance(change, OffsetCommit):
+            self._apply_own(change)
         elif producer_id < 0:
             self._apply_offset(change, offset)
         else:
@@ -193,7 +181,7 @@ class ShardGroups(Context):
     def _group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = ClassicGroup(group_id, self.now_ms)
+            group = self.groups[group_id] = SimpleGroup(group_id, self.now_ms)
         return group
 
     def _apply_offset(self, change: OffsetCommit, offset: int) -> None:
@@ -254,47 +242,6 @@ class ShardGroups(Context):
             if committed and (existing is None or value.record_offset > existing.record_offset):
                 group.offsets.setdefault(topic, {})[partition] = value
 
-    def _apply_group(self, change: GroupMetadata) -> None:
-        if change.value is not None:
-            group = self._group(change.group_id)
-            if isinstance(group, ClassicGroup):
-                group.stored = change.value
-            return  # of a group that has moved to the other protocol: what was cut off there is told by its records
-        removed = self.groups.get(change.group_id)
-        if not isinstance(removed, ClassicGroup):
-            return
-        removed.stored = None
-        if removed.offsets or removed.open_transactions:
-            return  # commits that came later in the log: it lives on as a simple group
-        del self.groups[change.group_id]
-        removed.end(self.now_ms)
-
-    def _apply_modern(self, change: ModernChange) -> None:
-        group = self.groups.get(change.group_id)
-        if change.value is not None:
-            self._modern(change.group_id, group).put(change.kind, change.name, change.value)
-        elif isinstance(group, ModernGroup):
-            group.remove(change.kind, change.name)
-            if change.kind is Kind.GROUP:
-                self._forget_modern(group)
-
-    def _modern(self, group_id: str, known: Group | None) -> ModernGroup:
-        """One of that name; commits that were read before it are its own."""
-        if isinstance(known, ModernGroup):
-            return known
-        group = self.groups[group_id] = ModernGroup(group_id)
-        if known is not None:
-            group.offsets, group.open_transactions = known.offsets, known.open_transactions
-        return group
-
-    def _forget_modern(self, removed: ModernGroup) -> None:
-        for member in removed.members.values():
-            member.cancel_deadlines()
-        del self.groups[removed.group_id]
-        if removed.offsets or removed.open_transactions:  # it lives on as a simple group
-            group = self._group(removed.group_id)
-            group.offsets, group.open_transactions, group.story = (
-                removed.offsets,
-                removed.open_transactions,
-                removed.story,
-            )
+    def _apply_own(self, change: Change) -> None:
+        """A record that belongs to a kind of groups."""
+        APPLY[type(change)](self, change)

@@ -121,7 +121,7 @@ _WHY: dict[CauseKind, Callable[[Cause], str]] = {
     K.UPGRADED: lambda c: f"{_ids(c)} joined with the consumer protocol",
     K.DOWNGRADED: _plain("the last member of the consumer protocol has left"),
     K.MEMBERS_JOINED: lambda c: f"{c.size} members joined",
-    K.ASSIGNMENT_STORED: lambda c: f"assignment of leader {_ids(c)} stored",
+    K.ASSIGNMENT_STORED: _plain("assignment stored"),
     K.STORE_FAILED: lambda c: f"the assignment of {_ids(c)} could not be stored: {c.error}",
     K.ALL_LEFT: _plain("all members have left"),
     K.LEADER_LATE: lambda c: f"leader {_ids(c)} did not rejoin in time",

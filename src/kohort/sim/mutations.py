@@ -13,7 +13,7 @@ from kohort.client.fetcher import Fetcher
 from kohort.client.types import OffsetAndMetadata
 from kohort.coordinator import admin, expiry
 from kohort.coordinator.classic import join, session
-from kohort.coordinator.classic.group import ClassicGroup
+from kohort.coordinator.classic.group import ClassicGroup, as_classic
 from kohort.coordinator.context import Context, CoordinatorConfig
 from kohort.coordinator.coordinator import Coordinator
 from kohort.coordinator.gathering import Gathering
@@ -196,7 +196,7 @@ def _skip_damage(original: Any) -> Any:
 
 def _no_generation_check(original: Any) -> Any:
     def handle(self: Coordinator, request: Any) -> None:
-        group = self.classic_group(request.message.group_id)
+        group = as_classic(self.group(request.message.group_id))
         if group is not None and request.message.generation_id_or_member_epoch >= 0:
             request.message.generation_id_or_member_epoch = group.generation
             if group.members and request.message.member_id not in group.members:
@@ -325,7 +325,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("wait for the log for ever", Runtime, "__init__", _wait_for_ever),
     Mutation("expire at once", CoordinatorConfig, "offsets_retention_ms", _expire_at_once),
     Mutation("expire what a member subscribes to", ClassicGroup, "is_subscribed", _nobody_subscribes),
-    Mutation("keep a deleted group", ShardGroups, "_apply_group", _keep_the_dead),
+    Mutation("keep a deleted group", ShardGroups, "_apply_own", _keep_the_dead),
     Mutation("no generation check on commit", Coordinator, "_commit", _no_generation_check),
     Mutation("forget a fence", ClassicGroup, "member_error", _no_fence),
     Mutation("skip the session timer", Context, "reset_heartbeat", _no_heartbeat_timer),

@@ -5,6 +5,7 @@ under way (a rebalance, parked requests, timers): it dies with the shard, and a 
 its last stored generation.
 """
 
+from operator import attrgetter
 from struct import error as StructError
 from struct import unpack_from
 from sys import intern
@@ -33,6 +34,7 @@ from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import DescribeGroupsResponse
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+_REBALANCE_TIMEOUT_MS = attrgetter("rebalance_timeout_ms")
 SOFT_STATE = (
     "state",
     "previous_state",
@@ -201,7 +203,7 @@ class ClassicGroup(Group):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max(map(_REBALANCE_TIMEOUT_MS, self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
         """Whether the group has a leader that is waiting in its join; elects another where the old one did not come."""
@@ -241,6 +243,8 @@ class ClassicGroup(Group):
         """
         size = len(self.members)
         candidates = {name for name, count in self.protocol_votes.items() if count == size}
+        if len(candidates) == 1:
+            return candidates.pop()
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
@@ -382,6 +386,14 @@ class ClassicGroup(Group):
             self.protocol_type, self.generation, self.protocol, self.leader_id, self.state_timestamp_ms, members
         )
 
+    @property
+    def needs_restoring(self) -> bool:
+        return not self.members
+
+    @property
+    def has_begun(self) -> bool:
+        return self.stored is not None or bool(self.members)
+
     def restore(self) -> None:
         stored = self.stored
         if stored is None:
@@ -411,6 +423,10 @@ class ClassicGroup(Group):
     def __repr__(self) -> str:
         members = list(self.members)
         return f"ClassicGroup({self.group_id}, {self.state.value}, generation={self.generation}, members={members})"
+
+
+def as_classic(group: Group | None) -> ClassicGroup | None:
+    return group if isinstance(group, ClassicGroup) else None
 
 
 _SUBSCRIPTIONS: dict[frozenset[str], frozenset[str]] = {}

@@ -333,7 +333,7 @@ def complete_join(context: Context, group: ClassicGroup) -> Decision | None:
     group.next_generation(context.now_ms)
     if group.state is EMPTY:
         return _store_empty_group(context, group)
-    group.moved(context, Cause(CauseKind.MEMBERS_JOINED, size=len(group.members)))
+    group.moved(context, causes.members_joined(len(group.members)))
     context.event(
         group,
         events.GenerationStarted,

@@ -28,8 +28,6 @@ class Member:
 
     __slots__ = (
         "assignment",
-        "client_host",
-        "client_id",
         "heartbeat",
         "instance_id",
         "is_new",
@@ -39,6 +37,7 @@ class Member:
         "protocols",
         "rebalance_timeout_ms",
         "session_timeout_ms",
+        "who",
     )
 
     def __init__(
@@ -55,8 +54,7 @@ class Member:
     ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
+        self.who = Who(member_id, instance_id, client_id, client_host)
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
@@ -72,8 +70,12 @@ class Member:
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
     @property
-    def who(self) -> Who:
-        return Who(self.member_id, self.instance_id, self.client_id, self.client_host)
+    def client_id(self) -> str:
+        return self.who.client_id
+
+    @property
+    def client_host(self) -> str:
+        return self.who.client_host
 
     def metadata(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:
@@ -86,10 +88,7 @@ class Member:
 
     def to_stored(self, protocol: str | None, assignment: bytes) -> StoredMember:
         return StoredMember(
-            self.member_id,
-            self.instance_id,
-            self.client_id,
-            self.client_host,
+            *self.who,
             self.rebalance_timeout_ms,
             self.session_timeout_ms,
             self.metadata(protocol),

@@ -138,7 +138,7 @@ def _hand_out(context: Context, group: ClassicGroup, generation: StoredGroup, le
             context.tell(member.parked_sync, assignment_response(group, member.assignment))
             member.parked_sync = None
             context.reset_heartbeat(member)
-    group.move(context, STABLE, Cause(CauseKind.ASSIGNMENT_STORED, (Who(leader_id),)))
+    group.move(context, STABLE, causes.ASSIGNMENT_STORED)
     context.event(
         group,
         events.RebalanceCompleted,

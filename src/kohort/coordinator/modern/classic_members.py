@@ -37,7 +37,7 @@ _KNOWN_MEMBER_ID_VERSION = 4
 
 def join(context: Context, request: Request) -> Decision | None:
     group = context.groups.get(request.message.group_id)
-    if not isinstance(group, ModernGroup) or not group.members:
+    if type(group) is not ModernGroup or not group.members:
         return classic_join.join(context, request)
     try:
         return _join(context, group, request)
@@ -192,7 +192,7 @@ def _find_classic(group: ModernGroup, message: Any) -> tuple[Member, ClassicMeta
 def sync(context: Context, request: Request) -> Decision | None:
     message = request.message
     group = context.groups.get(message.group_id)
-    if not isinstance(group, ModernGroup):
+    if type(group) is not ModernGroup:
         return classic_session.sync(context, request)
     try:
         member, classic = _find_classic(group, message)
@@ -220,7 +220,9 @@ def sync(context: Context, request: Request) -> Decision | None:
     return None
 
 
-def heartbeat(context: Context, group: ModernGroup, request: Request) -> None:
+def heartbeat(context: Context, request: Request) -> None:
+    group = context.groups[request.message.group_id]
+    assert isinstance(group, ModernGroup)
     try:
         member, _ = _find_classic(group, request.message)
     except Refused as refused:
@@ -243,7 +245,7 @@ def heartbeat(context: Context, group: ModernGroup, request: Request) -> None:
 def leave(context: Context, request: Request) -> Decision | None:
     message = request.message
     group = context.groups.get(message.group_id)
-    if not isinstance(group, ModernGroup):
+    if type(group) is not ModernGroup:
         return classic_session.leave(context, request)
     identity = type(message).MemberIdentity
     going = message.members if request.version >= 3 else [identity(member_id=message.member_id)]

@@ -176,6 +176,19 @@ class ModernGroup(Group):
 
     # ---- what follows from it
 
+    @property
+    def needs_restoring(self) -> bool:
+        return not self.is_restored
+
+    @property
+    def has_begun(self) -> bool:
+        return True
+
+    def topic_changed(self, topic: str) -> None:
+        """It looks again at its next heartbeat."""
+        self.is_stale |= self.is_subscribed(topic)
+        self.topics_came |= bool(self.regexes)
+
     def restore(self) -> None:
         self.is_restored = True
         for member in self.members.values():

@@ -117,3 +117,7 @@ def loaded(context: Context, group: ModernGroup) -> None:
         offsets=sum(map(len, group.offsets.values())),
         cause=Cause(CauseKind.LOADED),
     )
+
+
+def close(context: Context, group: ModernGroup, error: ErrorCode, cause: Cause) -> None:
+    """Nobody is parked in it, and the shard's timers go as a whole."""

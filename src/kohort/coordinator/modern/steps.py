@@ -1,7 +1,7 @@
 """What a decision about a KIP-848 group is made of: steps that take effect one by one, each seeing those before it.
 
 A handler refuses before its first step. Where it fails later its shard is loaded again (the coordinator's
-`_decide_in_steps`), so nobody sees half of a decision. Here too what the steps mean for the members' deadlines.
+`handle`), so nobody sees half of a decision. Here too what the steps mean for the members' deadlines.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kohort.coordinator.classic.group import as_classic
 from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, TRANSITIONS, GroupState
 from kohort.coordinator.events import (
     GenerationStarted,
@@ -56,7 +57,7 @@ class Legality(Checker):
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
         """A commit is judged by the state it meets, not by the one in which its record is stored."""
         if isinstance(message, OffsetCommitRequest):
-            group = coordinator.classic_group(message.group_id)
+            group = as_classic(coordinator.group(message.group_id))
             member_id, generation = message.member_id, message.generation_id_or_member_epoch
             if group is None or group.state is EMPTY:
                 self._may_commit[call] = generation < 0
@@ -75,7 +76,7 @@ class Legality(Checker):
             self._member_request(coordinator, "Heartbeat", message, (STABLE, COMPLETING_REBALANCE))
         elif isinstance(message, SyncGroupRequest) and response.error_code == ErrorCode.NONE:
             self._member_request(coordinator, "SyncGroup", message, (STABLE,))
-            stored = coordinator.classic_group(message.group_id).members[message.member_id].assignment  # type: ignore[union-attr]
+            stored = as_classic(coordinator.group(message.group_id)).members[message.member_id].assignment  # type: ignore[union-attr]
             if response.assignment != stored:
                 self.fail(f"{message.member_id} is told another assignment than the one stored")
         elif isinstance(message, JoinGroupRequest) and response.error_code == ErrorCode.NONE:
@@ -86,7 +87,7 @@ class Legality(Checker):
         where much is due at once, as after a stall, a generation ends in the turn that began it."""
         if self._replacements.get(response.member_id) == response.generation_id:
             return
-        group = coordinator.classic_group(group_id)
+        group = as_classic(coordinator.group(group_id))
         turn = [event for event in coordinator.effects.events if event.group_id == group_id]
         began = [event for event in turn if isinstance(event, GenerationStarted)]
         if began and turn[-1] is not began[-1] and began[-1].generation == response.generation_id:
@@ -105,7 +106,7 @@ class Legality(Checker):
             )
 
     def _member_request(self, coordinator: Coordinator, api: str, message: Any, states: tuple[GroupState, ...]) -> None:
-        group = coordinator.classic_group(message.group_id)
+        group = as_classic(coordinator.group(message.group_id))
         if group is None:
             if not all(
                 shard.life is Life.ACTIVE and not shard.state.strays for shard in coordinator.runtime.shards.values()
