@@ -116,6 +116,8 @@ class BrokerProtocol(asyncio.Protocol):
                 slice_end = slice_end or self._server.slice_end(now)
                 if now >= slice_end or connection.is_occupied:
                     budget = 0
+        if core.quotas.active:
+            self._server.charge(connection, perf_counter() - began)
         if pos < end and connection.close_reason is None:
             self._chunks.append(data[pos:] if pos else data)
             self._have = end - pos
@@ -123,10 +125,12 @@ class BrokerProtocol(asyncio.Protocol):
         self._server.end_turn()
 
     def _budget(self) -> int:
-        """How many requests may be taken in now: none of a peer that does not read its answers."""
-        if not self._writable or self.connection.is_occupied:  # type: ignore[union-attr]
+        """How many requests may be taken in now: none of a peer that does not read its answers or is over its quota."""
+        connection = self.connection
+        assert connection is not None
+        if not self._writable or connection.is_occupied or self._server.is_muted(connection):
             return 0
-        return min(_FRAMES_PER_TURN, _MAX_PENDING - len(self.connection.pending))  # type: ignore[union-attr]
+        return min(_FRAMES_PER_TURN, _MAX_PENDING - len(connection.pending))
 
     def _hold_back(self, rest: bytes) -> None:
         """Take no more until the answers so far are on their way."""

@@ -5,6 +5,7 @@ Answers leave in the order of their requests (Kafka's promise), however long one
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 Part = bytes | bytearray | memoryview
 
 
+_RESPONSE = struct.Struct(">ii")
+_FLEXIBLE_RESPONSE = struct.Struct(">iib")
 SHOWN_CHARACTERS = 300
 NEW_COST_S = 0.001
 """What a connection is taken to have cost before it has sent anything: those that are known to cost less come first."""
@@ -29,10 +32,16 @@ def shown(text: str | None) -> str:
     return cut if cut.isprintable() else ascii(cut)[1:-1]
 
 
+def response_head(flexible: bool, size: int, correlation_id: int) -> bytes:
+    if flexible:
+        return _FLEXIBLE_RESPONSE.pack(size + 5, correlation_id, 0)
+    return _RESPONSE.pack(size + 4, correlation_id)
+
+
 class Call:
     """One request on its way: where it came from and, once there is one, its encoded answer."""
 
-    __slots__ = ("began", "client_id", "connection", "correlation_id", "entry", "parts", "version")
+    __slots__ = ("began", "client_id", "connection", "correlation_id", "entry", "parts", "size", "version")
 
     def __init__(
         self, connection: Connection, correlation_id: int, client_id: str | None, version: int, entry: Entry
@@ -43,6 +52,7 @@ class Call:
         self.version = version
         self.entry = entry
         self.parts: list[Part] | None = None
+        self.size = 0  # of the request, in bytes
         self.began = 0.0  # on the meter's clock, where there is one
 
     @property
@@ -67,6 +77,7 @@ class Connection:
         "host",
         "last_active_ms",
         "long_works",
+        "muted_until_ms",
         "out",
         "pending",
         "principal",
@@ -98,6 +109,8 @@ class Connection:
         """Who it is; None is the broker itself."""
         self.reading: Any = None
         """The large request that is being decoded elsewhere; what came behind it waits."""
+        self.muted_until_ms = 0
+        """Over its quota: nothing is read from it until then."""
         self.long_works = 0
         """Requests that are handled in slices, or whose answer is encoded elsewhere: what came behind them waits."""
         self.waiters: dict[Waiter, None] = {}

@@ -40,7 +40,7 @@ from kohort.broker.appends import Append, Appends
 from kohort.broker.checking import Checking
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.config import BrokerConfig
-from kohort.broker.connection import Call, Connection, Part, shown
+from kohort.broker.connection import Call, Connection, Part, response_head, shown
 from kohort.broker.faults import Faults
 from kohort.broker.fetch_sessions import FetchSessions
 from kohort.broker.find_coordinator import Endpoint, Node
@@ -49,7 +49,9 @@ from kohort.broker.long_work import LongWork
 from kohort.broker.maintenance import Maintenance
 from kohort.broker.meter import Meter
 from kohort.broker.purgatory import Purgatory
+from kohort.broker.quotas import Quotas
 from kohort.broker.table import Api, ApiTable
+from kohort.broker.throttling import throttle
 from kohort.broker.topics import Catalog, Partition, Topic
 from kohort.broker.users import Users
 from kohort.coordinator.transactions.asks import Enlist
@@ -64,8 +66,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.broker")
 
 _HEADER = struct.Struct(">iih")
-_RESPONSE = struct.Struct(">ii")
-_FLEXIBLE_RESPONSE = struct.Struct(">iib")
 _API_VERSIONS = 18
 READ_AT_ONCE_BYTES = 128 * 1024
 MALFORMED = (struct.error, IndexError, UnicodeDecodeError, DecodeError)
@@ -126,6 +126,7 @@ class Core:
         self.users = Users(store, random_bytes)
         self.access = Access(config, store)
         self.gate = Gate(self.access.acls) if config["authorizer.class.name"] else None
+        self.quotas = Quotas(store)
         self.appends = Appends(wake)
         self.checking = Checking(self)
         self.long_work = LongWork(self)
@@ -155,6 +156,7 @@ class Core:
         self.topics.load(now_ms)
         self.users.load()
         self.access.load()
+        self.quotas.load()
         self.maintenance.start(now_ms)
         for service in self.services:
             service.start(now_ms)
@@ -214,6 +216,7 @@ class Core:
             call.began = self.meter.arrived
         if self.request_log is not None:
             self.request_log.add(call, frame, pos, now_ms)
+        call.size = len(frame)
         call.connection.pending.append(call)
         if self.faults.active and self.faults.catch(self, call, request, now_ms):
             return
@@ -272,6 +275,8 @@ class Core:
         connection = call.connection
         if connection.close_reason is not None:
             return
+        if self.quotas.active:
+            throttle(self, call, response)
         _, _, write, _, flexible, bulk, _, name, version = call.entry
         parts: list[Part] = []
         try:
@@ -281,10 +286,10 @@ class Core:
             self.disconnect(connection, f"{name} v{version} failed: {error}")
             return
         if bulk:
-            parts.insert(0, _head(flexible, sum(map(len, parts)), call.correlation_id))
+            parts.insert(0, response_head(flexible, sum(map(len, parts)), call.correlation_id))
         else:
             body = parts[0] if len(parts) == 1 else b"".join(parts)
-            parts = [_head(flexible, len(body), call.correlation_id) + body]
+            parts = [response_head(flexible, len(body), call.correlation_id) + body]
         call.parts = parts
         if connection.pending and connection.pending[0] is call:
             self._drain(connection)
@@ -294,12 +299,14 @@ class Core:
         connection = call.connection
         if connection.close_reason is not None:
             return
-        call.parts = [_head(call.entry.flexible_response, len(body), call.correlation_id) + body]
+        call.parts = [response_head(call.entry.flexible_response, len(body), call.correlation_id) + body]
         if connection.pending and connection.pending[0] is call:
             self._drain(connection)
 
     def no_reply(self, call: Call) -> None:
         """The request is done and its client expects no answer (acks=0)."""
+        if self.quotas.active:
+            throttle(self, call, None)
         call.parts = []
         if call.connection.pending and call.connection.pending[0] is call:
             self._drain(call.connection)
@@ -486,9 +493,3 @@ class Core:
 
     def job_done(self, job: Job, error: BaseException | None, now_ms: int) -> None:
         job.finish(error, now_ms)
-
-
-def _head(flexible: bool, size: int, correlation_id: int) -> bytes:
-    if flexible:
-        return _FLEXIBLE_RESPONSE.pack(size + 5, correlation_id, 0)
-    return _RESPONSE.pack(size + 4, correlation_id)

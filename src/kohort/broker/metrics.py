@@ -72,6 +72,7 @@ SIMPLE: dict[str, str] = {
     "kafka_server_group_coordinator_metrics_offset_deletion_count": "Offsets that were deleted.",
     "kohort_log_append_failures_total": "Batches that could not be stored.",
     "kohort_logs_offline": "Partitions that are not served since their disk failed.",
+    "kohort_lost_offsets": "Offsets that were stored once and were not there at this start.",
     "kohort_disk_free_bytes": "Free bytes where the data is; 0 in memory and in a cluster.",
     "kohort_disk_bytes": "All bytes of the disk where the data is; 0 in memory and in a cluster.",
     "kohort_members": "Members of all groups.",
@@ -158,6 +159,8 @@ def _disk(found: Snapshot, core: Core) -> None:
         for topic in core.topics.by_name.values()
         for partition in topic.partitions
     )
+    lost = getattr(core.store, "lost", {})
+    found.simple["kohort_lost_offsets"] = sum(gap.end - gap.start for gaps in lost.values() for gap in gaps)
     path = getattr(core.store, "path", None)
     if path is not None:
         with contextlib.suppress(OSError):

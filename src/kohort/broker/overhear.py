@@ -36,7 +36,7 @@ class Overheard(Call):
 def overhear(call: Call, edit: Callable[[list[Part]], list[Part] | None]) -> Overheard:
     """The call in its place among the pending ones, with an ear on its answer."""
     pending, made = call.connection.pending, Overheard(call, edit)
-    made.began = call.began
+    made.began, made.size = call.began, call.size
     pending[pending.index(call)] = made
     return made
 

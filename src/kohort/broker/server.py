@@ -23,6 +23,8 @@ from kohort.broker.connection import Connection
 from kohort.broker.core import Core, Job
 from kohort.broker.listeners import Listener
 from kohort.broker.peer_sockets import PeerSockets
+from kohort.broker.quotas import REQUEST_TIME
+from kohort.broker.throttling import mute
 from kohort.broker.tls import Certificates, PrincipalMapping, distinguished_name
 
 logger = logging.getLogger("kohort.broker")
@@ -56,6 +58,7 @@ class Server:
         self._threads: ThreadPoolExecutor | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._jobs: set[asyncio.Future[None]] = set()
+        self._muted: set[Connection] = set()  # those whose end of waiting has a timer
         self._is_shut = False
         self._peers = PeerSockets(self)
         self._is_stopping = False
@@ -176,9 +179,36 @@ class Server:
         elif self._by_host[connection.host] > config["max.connections.per.ip"]:
             limit = config["max.connections.per.ip"]
             reason = f"over the limit of {limit} connections from one address (max.connections.per.ip)"
+        elif self.core.quotas.active and self.core.quotas.connection_throttle_ms(connection.host, self.clock.now_ms()):
+            reason = "over the quota of new connections of its address (connection_creation_rate)"
         if reason is not None:
             self.core.disconnect(connection, reason)
             self.end_turn()
+
+    def is_muted(self, connection: Connection) -> bool:
+        """Whether it is over its quota; it is looked at again when that is over."""
+        if not connection.muted_until_ms:
+            return False
+        left_ms = connection.muted_until_ms - self.clock.now_ms()
+        if left_ms <= 0:
+            connection.muted_until_ms = 0
+            return False
+        if not self.clock.manual and connection not in self._muted:
+            self._muted.add(connection)
+            self._loop.call_later(left_ms / 1000, self._look_at_muted, connection)
+        return True
+
+    def _look_at_muted(self, connection: Connection) -> None:
+        self._muted.discard(connection)
+        self.end_turn()
+
+    def charge(self, connection: Connection, seconds: float) -> None:
+        """The time of the loop that requests have taken, in percent of a second."""
+        quotas, now_ms = self.core.quotas, self.clock.now_ms()
+        who = connection.principal, connection.client_id
+        wait_ms = quotas.throttle_ms(REQUEST_TIME, *who, seconds * 100, now_ms)
+        if wait_ms:
+            mute(connection, now_ms + wait_ms)
 
     def disconnected(self, protocol: BrokerProtocol) -> None:
         self._protocols.discard(protocol)

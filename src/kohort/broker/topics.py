@@ -20,6 +20,7 @@ from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.uuids import ZERO_UUID, from_base64, to_base64
 from kohort.storage.config import LogConfig
+from kohort.storage.inventory import FILE as INVENTORY
 
 if TYPE_CHECKING:
     from kohort.broker.purgatory import Waiter
@@ -182,6 +183,7 @@ class Catalog:
             self._add(topic)
         self._adopt_strangers()
         self.save()
+        self.store.claim()
 
     def _load_configs(self, document: Mapping[str, Any]) -> None:
         broker, cluster = dict(document.get("broker_configs", {})), document.get("cluster_configs")
@@ -194,6 +196,12 @@ class Catalog:
 
     def _read_document(self) -> dict[str, Any]:
         data = self.store.read_file(DOCUMENT)
+        if data is None and self.store.has_logs:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{DOCUMENT} is missing beside logs that kohort wrote: restore it from a copy; to go on without it, "
+                f"with the defaults for every topic, remove {INVENTORY} from the data directory",
+            )
         if data is None:
             return {}
         try:

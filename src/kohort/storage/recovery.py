@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kohort.records.batch import BatchHeader, RecordsError, check_crc, read_header
 from kohort.storage import checkpoints
 from kohort.storage.epochs import LeaderEpochs
+from kohort.storage.inventory import Inventory, Lost
 from kohort.storage.local_log import SNAPSHOT, LocalLog
 from kohort.storage.local_segment import LocalSegment
 from kohort.storage.producers import AppendedBatch, ProducerStates, decode_snapshot
@@ -34,17 +35,22 @@ class Checkpoint(NamedTuple):
     first_dirty_offset: int = 0
 
 
-def load(log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int) -> None:
-    """Fill a new LocalLog from its directory."""
+def load(
+    log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int, inventory: Inventory | None = None
+) -> list[Lost]:
+    """Fill a new LocalLog from its directory. Returns what was there at the last stop, as its `inventory` says, and is
+    not there now."""
     names = _list_files(log.directory)
     _finish_swaps(log, names)
     log.segments = _open_segments(log, names)
     log.snapshots = sorted(_offset_of(name) for name in names if name.endswith(SNAPSHOT))
     log.epochs = LeaderEpochs(checkpoints.read_epochs(f"{log.directory}/{checkpoints.LEADER_EPOCH_CHECKPOINT}"))
     before = log.epochs.entries()
+    lost = _compare(log, inventory) if clean and inventory is not None else []
     clean = clean and _tail_is_sound(log)
     recovered_from = None if clean else _recover_segments(log, checkpoint.recovery_point)
     _set_offsets(log, checkpoint, clean)
+    lost += _go_on_at(log, 0 if inventory is None else inventory.end_offset)
     log.epochs.truncate_from_end(log.end_offset + 1)  # an epoch may have begun without a record
     log.epochs.truncate_from_start(log.start_offset)
     if log.epochs.entries() != before:
@@ -52,6 +58,54 @@ def load(log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int) -> 
     _load_producers(log, recovered_from, clean)
     log.producers.expire(now_ms, log.producer_expiration_ms)
     log.release()
+    return _said(log, lost)
+
+
+def _compare(log: LocalLog, inventory: Inventory) -> list[Lost]:
+    """Segments that have gone or changed since the log was closed. Of one that changed the whole batches stay."""
+    lost: list[Lost] = []
+    there = {segment.base_offset: segment for segment in log.segments}
+    ends = [*sorted(inventory.sizes), inventory.end_offset]
+    for base, end in pairwise(ends):
+        segment = there.get(base)
+        if segment is None:
+            lost.append(Lost(base, end, f"{file_name(base)}{LOG} is missing"))
+        elif segment.size != inventory.sizes[base]:
+            had = segment.size
+            _recover_segment(log, segment, end)
+            reason = f"{file_name(base)}{LOG} has {had} bytes and had {inventory.sizes[base]}"
+            if segment.next_offset < end:
+                lost.append(Lost(segment.next_offset, end, reason))
+            else:
+                logger.warning("%s-%d: nothing is lost, but %s", log.topic, log.partition, reason)
+    for segment, following in pairwise(log.segments):
+        segment.next_offset = following.base_offset
+    return [gap for gap in lost if gap.end > gap.start]
+
+
+def _go_on_at(log: LocalLog, end_offset: int) -> list[Lost]:
+    """A log that ends before it did goes on where it ended: no offset is given to two records."""
+    before = log.end_offset
+    if before >= end_offset:
+        return []
+    log.end_offset = log.durable_offset = end_offset
+    if log.segments:
+        log.active.next_offset = end_offset
+        log.active.full = True
+    else:
+        log.start_offset = end_offset
+    return [Lost(before, end_offset, "the end of the log is missing")]
+
+
+def _said(log: LocalLog, lost: list[Lost]) -> list[Lost]:
+    """Each gap once, in the log."""
+    gaps: list[Lost] = []
+    for gap in sorted(lost):
+        if not gaps or gap.end > gaps[-1].end:
+            gaps.append(gap if not gaps or gap.start >= gaps[-1].end else gap._replace(start=gaps[-1].end))
+    for gap in gaps:
+        logger.error("%s-%d: %s; what is before and behind them is served", log.topic, log.partition, gap)
+    return gaps
 
 
 def _tail_is_sound(log: LocalLog) -> bool:

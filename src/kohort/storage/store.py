@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -11,16 +12,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kohort.protocol.uuids import from_base64, to_base64
-from kohort.storage import checkpoints
+from kohort.storage import checkpoints, inventory
 from kohort.storage.committer import Committer
 from kohort.storage.config import LogConfig
 from kohort.storage.directory_lock import DirectoryLock
 from kohort.storage.errors import StorageError, advice
 from kohort.storage.handles import DEFAULT_LIMIT, Handles
+from kohort.storage.inventory import Lost
 from kohort.storage.local_log import LocalLog
 from kohort.storage.log import Compaction, Log
 from kohort.storage.memory_log import MemoryLog
 from kohort.storage.recovery import Checkpoint, load
+
+logger = logging.getLogger(__name__)
 
 ConfigFor = Callable[[str], LogConfig]
 CHECKPOINT_INTERVAL_MS = 60_000
@@ -36,6 +40,8 @@ class Store(ABC):
     node_id: int
     logs: dict[tuple[str, int], Log]
     topic_ids: dict[str, bytes]
+    lost: dict[tuple[str, int], list[Lost]]
+    """What was stored once and is not there any more, found at the start."""
 
     @abstractmethod
     def load(self, config_for: ConfigFor, *, now_ms: int) -> None:
@@ -64,6 +70,14 @@ class Store(ABC):
 
     def partitions(self, topic: str) -> list[int]:
         return sorted(partition for name, partition in self.logs if name == topic)
+
+    def claim(self) -> None:  # noqa: B027
+        """From now on what is here is known for this program's."""
+
+    @property
+    def has_logs(self) -> bool:
+        """Whether there are logs that this program wrote; asked before `load`."""
+        return False
 
     def maintain(self, now_ms: int) -> None:
         """Retention, expiry, flush.ms of all logs; to be called every few seconds."""
@@ -157,6 +171,7 @@ class LogStore(Store):
         self.path = Path(path).absolute()
         self.logs: dict[tuple[str, int], LocalLog] = {}  # type: ignore[assignment]
         self.topic_ids = {}
+        self.lost = {}
         self.handles = Handles(max_open_files)
         self.committer = committer or Committer()
         self._next_checkpoint_ms: int | None = None
@@ -210,18 +225,50 @@ class LogStore(Store):
         recovery_points = checkpoints.read_offsets(self.path / checkpoints.RECOVERY_POINT_CHECKPOINT)
         starts = checkpoints.read_offsets(self.path / checkpoints.LOG_START_OFFSET_CHECKPOINT)
         dirty = checkpoints.read_offsets(self.path / checkpoints.CLEANER_OFFSET_CHECKPOINT)
-        for topic, partition in self._partition_directories():
+        known = inventory.read(self.path) if clean else {}
+        found = self._partition_directories()
+        for key in known.keys() - set(found):
+            if known[key].end_offset:
+                self._lose(key, [Lost(0, known[key].end_offset, "the directory is missing")])
+        for topic, partition in found:
             key = (topic, partition)
             checkpoint = Checkpoint(recovery_points.get(key, 0), starts.get(key, 0), dirty.get(key, 0))
             log = self._new_log(topic, partition, config_for(topic), now_ms)
             try:
-                load(log, checkpoint, clean=clean, now_ms=now_ms)
+                lost = load(log, checkpoint, clean=clean, now_ms=now_ms, inventory=known.get(key))
             except OSError as error:
                 raise StorageError(f"cannot open {log.directory}: {error.strerror or error}") from error
             self.logs[key] = log
-            if topic not in self.topic_ids and (topic_id := checkpoints.read_topic_id(log.directory)):
-                self.topic_ids[topic] = from_base64(topic_id)
+            if lost:
+                self.lost[key] = lost
+            if topic not in self.topic_ids:
+                self._read_topic_id(topic, log)
         self._loaded = True
+
+    def _lose(self, key: tuple[str, int], lost: list[Lost]) -> None:
+        self.lost[key] = lost
+        for gap in lost:
+            logger.error("%s-%d: %s", *key, gap)
+
+    def _read_topic_id(self, topic: str, log: LocalLog) -> None:
+        """A file that cannot be read costs its partition, and nothing else."""
+        try:
+            if topic_id := checkpoints.read_topic_id(log.directory):
+                self.topic_ids[topic] = from_base64(topic_id)
+        except (OSError, ValueError) as error:
+            log.failure = StorageError(
+                f"{log.directory}/{checkpoints.PARTITION_METADATA} cannot be read ({error}); restore it from a copy or "
+                "remove it, then start again"
+            )
+            logger.error("%s-%d is offline: %s", topic, log.partition, log.failure.message)
+
+    def claim(self) -> None:
+        if not inventory.exists(self.path):
+            inventory.write(self.path, {})
+
+    @property
+    def has_logs(self) -> bool:
+        return inventory.exists(self.path) and bool(self._partition_directories())
 
     def _partition_directories(self) -> list[tuple[str, int]]:
         found = []
@@ -327,6 +374,7 @@ class LogStore(Store):
                 self._save_start_offsets()
                 self._save_cleaner_offsets()
                 if not failed:
+                    inventory.write(self.path, self.logs)
                     checkpoints.write_clean_shutdown(self.path)
         finally:
             self.committer.stop()

@@ -16,6 +16,7 @@ from kohort.broker.apis import (
     offsets,
     produce,
     producers,
+    quotas,
     sasl,
     topics,
 )
@@ -41,6 +42,8 @@ TABLE: list[Api] = [
     Api(36, "SaslAuthenticate", 0, 2, sasl.sasl_authenticate),
     Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
     Api(44, "IncrementalAlterConfigs", 0, 1, alter_configs.incremental_alter_configs),
+    Api(48, "DescribeClientQuotas", 0, 1, quotas.describe_client_quotas),
+    Api(49, "AlterClientQuotas", 0, 1, quotas.alter_client_quotas),
     Api(50, "DescribeUserScramCredentials", 0, 0, sasl.describe_users),
     Api(51, "AlterUserScramCredentials", 0, 0, sasl.alter_users),
     Api(57, "UpdateFeatures", 0, 2, features.update_features),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker import leaders
 from kohort.broker.epochs import epoch_end, epoch_error
 from kohort.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPartition, FetchSession, Key
+from kohort.broker.throttling import fetch_wait_ms
 from kohort.broker.topics import Partition
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -88,6 +89,10 @@ class PendingFetch:
         self._finish(response, read, session, now_ms)
 
     def _finish(self, response: Any, read: Read, session: FetchSession | None, now_ms: int) -> None:
+        if self.core.quotas.active and (wait_ms := fetch_wait_ms(self.core, self.call, read.size)):
+            session_id = NO_SESSION if session is None else session.session_id
+            self.core.reply(self.call, messages.FetchResponse(session_id=session_id, throttle_time_ms=wait_ms))
+            return
         if read.leaders:
             response.node_endpoints = leaders.endpoints(self.core, response.NodeEndpoint, read.leaders)
         read.remember(session)
