@@ -42,6 +42,14 @@ def description() -> str:
     return LINK.sub(r"\1", PICTURE.sub("", text))
 
 
+def urls() -> dict[str, str]:
+    """Of an index's page; the repository's place is known when it is published."""
+    if not HOME:
+        return {}
+    pages = {"Source": "", "Documentation": "/docs/README.md", "Changelog": "/CHANGELOG.md", "Security": "/SECURITY.md"}
+    return {name: HOME + path for name, path in pages.items()}
+
+
 kernel = Extension(
     "kohort.records._decode",
     sources=["src/kohort/records/_decode.c"],
@@ -55,4 +63,5 @@ setup(
     cmdclass={"build_ext": BuildKernel} | ({} if PURE else {"bdist_wheel": TagWheel}),
     long_description=description(),
     long_description_content_type="text/markdown",
+    project_urls=urls(),
 )

@@ -19,11 +19,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SECTIONS = ("broker", "coordinator", "consumer_groups", "assignors", "consume", "decode", "log", "hostile", "spark")
+SECTIONS = (
+    "broker",
+    "coordinator",
+    "consumer_groups",
+    "assignors",
+    "consume",
+    "decode",
+    "log",
+    "hostile",
+    "spark",
+    "history",
+)
 QUICK_PROGRAMS = {
     "assignors": ["--members", "50", "--partitions", "1000", "--topics", "1", "--runs", "2"],
     "decode": ["--rows", "20000", "--rounds", "2"],
     "log": [],
+    "history": ["--records", "20000", "--rounds", "1"],
 }
 """Sections that are programs, with the arguments that make them small."""
 

@@ -142,10 +142,7 @@ def lowest() -> list[str]:
 def missing() -> list[str]:
     notes = []
     if not os.environ.get("KOHORT_HOME_URL"):
-        notes.append("KOHORT_HOME_URL is not set: the description has no links and no picture")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    if "urls" not in project:
-        notes.append("pyproject.toml has no [project.urls]: an index would show no way to the source")
+        notes.append("KOHORT_HOME_URL is not set: no project urls, and the description has no links and no picture")
     if run("git", "status", "--porcelain").strip():
         notes.append("the work tree has changes that are not committed")
     if not run("git", "tag", "--points-at", "HEAD").strip():

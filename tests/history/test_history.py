@@ -23,6 +23,8 @@ from kohort.protocol.uuids import to_base64
 TOPIC = "orders"
 SECOND = 1_000
 TOPIC_IDS = "topic_id string, topic string"
+ASKED = ("rebalances", "causes", "downtime", "members", "progress", "lag", "stuck", "talkers")
+"""What is known of these few records; the other reports: test_known_course.py."""
 QUICK = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
@@ -94,9 +96,13 @@ def told(spark: Any, world: tuple[str, int], tmp_path_factory: Any) -> dict[str,
     """Every report of `kohort history --json`, which writes Parquet beside it; times are milliseconds."""
     folder = tmp_path_factory.mktemp("history") / "out"
     k = CommandLine(world[0])
-    said = k("history", "--json", "--output", str(folder)).json()
-    assert set(said) == set(REPORTS)
-    assert {path.name for path in folder.iterdir()} == {*TABLES, *REPORTS}
+    asked = [word for name in ASKED for word in ("--report", name)]
+    page = folder.parent / "reports.html"
+    said = k("history", "--json", "--output", str(folder), "--html", str(page), *asked).json()
+    assert set(said) == set(ASKED) < set(REPORTS)
+    assert {path.name for path in folder.iterdir()} == {*TABLES, *ASKED}
+    text = page.read_text()
+    assert text.count("<h2") == len(ASKED) and "<script" not in text and "timed_out" in text
     assert spark.read.parquet(str(folder / "rebalances")).count() == len(said["rebalances"])
     assert "already" in k.refused("history", "--output", str(folder))
     return said

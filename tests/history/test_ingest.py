@@ -111,8 +111,14 @@ def test_the_command(spark: Any, broker: kohort.Broker, tmp_path: Path) -> None:
     said = k("history", "ingest", "--to", str(tmp_path / "kept"), "--once").out
     assert said.startswith("round 1: ") and " commits" in said
     assert k("history", "ingest", "--to", str(tmp_path / "kept")).out == "nothing new\n"
-    told = CommandLine("localhost:1")("history", "--from", str(tmp_path / "kept"), "--json").json()
-    assert [row["cause"] for row in told["rebalances"]] and told["talkers"]
+    told = CommandLine("localhost:1")(
+        "history", "--from", str(tmp_path / "kept"), "--report", "rebalances", "--json"
+    ).json()
+    assert [row["cause"] for row in told["rebalances"]]
+    would = CommandLine("localhost:1")(
+        "history", "whatif", "--static", "--from", str(tmp_path / "kept"), "--json"
+    ).json()
+    assert {row["group_id"] for row in would} == {"billing"} and would[0]["rebalances"] == 4
     assert "holds no history" in k.refused("history", "--from", str(tmp_path), code=1)
 
 

@@ -1,15 +1,19 @@
 """What the console knows of groups: bars, bands, moves, lag, verdicts; exact from events, else estimated."""
 
+from itertools import pairwise
+
 import pytest
 
 from kohort.coordinator import events
 from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.insight import views
+from kohort.insight.detail import PIXELS, seen_bands
 from kohort.insight.generations import GenerationMember, StoredGeneration
 from kohort.insight.lag_verdicts import CommitPoint, LagVerdict, lag_verdict
 from kohort.insight.lanes import OPEN, Lanes, Moves
 from kohort.insight.ledger import Ledger
 from kohort.insight.log_ends import LogEnds
+from kohort.insight.rebalances import Rebalance
 from kohort.insight.series import MOST_POINTS, UNKNOWN, Series
 
 MINUTE = 60_000
@@ -149,22 +153,28 @@ def test_a_clock_that_jumps_back_makes_no_bar_of_negative_length():
     assert all(bar.end_ms == OPEN or bar.end_ms >= bar.start_ms for bar in lanes.bars(0, 10_000))
 
 
-def test_too_many_bars_are_left_out_shortest_first_and_that_is_said():
+def test_of_more_than_can_be_seen_a_bar_a_pixel_is_sent_and_that_is_said():
     ledger = Ledger()
-    for i in range(200):
-        ledger.generation("g", generation(i * 1_000 + (i % 2) * 900, i + 1, a=(i % 2,)))
-    past = ledger.groups["g"]
-    few = views.timeline(past, {}, 0, 300_000, 300_000, most=50)["bars"]
-    assert len(few["lane"]) <= 50 and few["left_out_below_ms"] > 0
-    assert len(views.timeline(past, {}, 0, 300_000, 300_000)["bars"]["lane"]) == 200
-
-
-def test_of_bars_of_one_length_every_so_many_are_left_out():
-    ledger = Ledger()
-    for i in range(200):
+    for i in range(20_000):
         ledger.generation("g", generation(i * 1_000, i + 1, a=(i % 2,)))
-    starts = views.timeline(ledger.groups["g"], {}, 0, 200_000, 200_000, most=50)["bars"]["start"]
-    assert len(starts) == 50 and starts[0] < 10_000 and starts[-1] > 190_000
+    past, to_ms = ledger.groups["g"], 20_000_000
+    sent = views.timeline(past, {}, 0, to_ms, to_ms)
+    bars, bands = sent["bars"], sent["bands"]
+    pixel_ms = to_ms // PIXELS
+    assert bars["left_out_below_ms"] == pixel_ms and 5_900 < len(bars["lane"]) <= PIXELS + 2
+    gaps = [later - earlier for earlier, later in pairwise(bars["start"])]
+    assert max(gaps) <= 2 * pixel_ms, "no hole is wider than what cannot be seen"
+    assert bars["end"][-1] == OPEN, "what is held now is always there"
+    assert bands["of"] == 20_000 and len(bands["start"]) <= PIXELS + 2
+    close = views.timeline(past, {}, 0, 600_000, to_ms)
+    assert len(close["bars"]["lane"]) == len(close["bands"]["start"]) == close["bands"]["of"] == 600
+    assert not close["bars"]["left_out_below_ms"]
+
+
+def test_of_bands_within_a_pixel_the_longest_is_sent():
+    within = [(Rebalance(at_ms), at_ms, at_ms + lasts_ms) for at_ms, lasts_ms in ((0, 1), (3, 5), (7, 2), (12, 1))]
+    still = (Rebalance(13), 13, OPEN)
+    assert [one.started_ms for one in seen_bands([*within, still], 10)] == [3, 12, 13]
 
 
 @pytest.mark.parametrize(

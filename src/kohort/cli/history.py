@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +14,14 @@ import typer
 
 from kohort.cli import names, properties
 from kohort.cli.failures import Failed, WrongInput
+from kohort.cli.history_layouts import LAYOUTS, shown
 from kohort.cli.ingest import ingest
 from kohort.cli.output import JsonOption, plural, print_json, print_table
 from kohort.cli.quiet import Progress, quiet_processes
 from kohort.cli.style import GroupWithOptions, command, new_app
 from kohort.cli.target import Target, connected, warn
-from kohort.cli.times import clock_time, human_ms, parse_moment_ms
+from kohort.cli.times import parse_moment_ms
+from kohort.cli.whatif import whatif
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +36,10 @@ __consumer_offsets of any Kafka and, with a kohort broker, from its group events
 """
 app = new_app(HELP, cls=GroupWithOptions)
 command(app, "ingest")(connected(ingest))
+command(app, "whatif")(connected(whatif))
 TIME_HELP = "A time (YYYY-MM-DDTHH:MM:SS, in UTC) or so long ago (90s, 15m, 2h, 1d)."
 COUNT_ALL = 2**31 - 1
+MOST_HTML_ROWS = 500
 
 
 @app.callback(invoke_without_command=True)
@@ -54,7 +58,11 @@ def history(
     ] = None,
     last: Annotated[int, typer.Option(metavar="COUNT", help="Rows of each table that are printed.", min=1)] = 15,
     output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write every table and report as Parquet, for notebooks.")
+        Path | None, typer.Option(metavar="DIR", help="Also write the tables and reports as Parquet, for notebooks.")
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the reports as one HTML file."),
     ] = None,
     kept: Annotated[
         Path | None,
@@ -67,30 +75,32 @@ def history(
 ) -> None:
     if ctx.invoked_subcommand is not None:
         return
-    _check(report, output)
+    _check(report, output, html)
     now_ms = int(time.time() * 1000)
     since_ms, until_ms = (None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until))
-    warn(f"reading {_what_is_read(target) if kept is None else _what_is_kept(kept)}")
+    warn(f"reading {reading(target, kept)}")
     progress = Progress()
     progress.say("starting Spark")
     with session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
         from kohort.history.survey import REPORTS
 
         progress.say("reading commits, generations and events")
-        found = _survey(spark, target, kept, group or [], since_ms, until_ms)
+        found = surveyed(spark, target, kept, group or [], since_ms, until_ms)
         try:
             wanted = report or list(REPORTS)
             _as_json(found, wanted, progress) if json else _as_tables(found, wanted, last, progress)
+            if html is not None:
+                _write_html(found, wanted, html, kept, target, progress)
             if output is not None:
                 progress.say(f"writing {output}")
-                found.write(output)
+                found.write(output, wanted)
                 progress.clear()
                 warn(f"tables and reports are in {output}, as Parquet")
         finally:
             found.close()
 
 
-def _survey(
+def surveyed(
     spark: SparkSession, target: Target, kept: Path | None, group: list[str], since_ms: int | None, until_ms: int | None
 ) -> Survey:
     from kohort.client.config import SETTINGS
@@ -105,6 +115,10 @@ def _survey(
     settings = target.settings_for(SETTINGS, {})
     servers = str(settings.pop("bootstrap.servers"))
     return survey(spark, servers, group, since_ms, until_ms, settings)
+
+
+def reading(target: Target, kept: Path | None) -> str:
+    return _what_is_read(target) if kept is None else _what_is_kept(kept)
 
 
 def _what_is_read(target: Target) -> str:
@@ -137,7 +151,7 @@ def _offset(found: OffsetAndTimestamp | None) -> int:
     return 0 if found is None else found.offset
 
 
-def _check(report: list[str] | None, output: Path | None) -> None:
+def _check(report: list[str] | None, output: Path | None, html: Path | None) -> None:
     """What can be known to be wrong before Spark is started."""
     need_spark()
     from kohort.history.survey import REPORTS
@@ -146,6 +160,8 @@ def _check(report: list[str] | None, output: Path | None) -> None:
         raise WrongInput(f"no report {unknown[0]!r}: there are {', '.join(REPORTS)}")
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise WrongInput(f"{output} is there already: name a directory that is new or empty")
+    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
+        raise WrongInput(f"--html takes the name of a file in a directory that is there, not {html}")
 
 
 def need_spark() -> None:
@@ -196,8 +212,26 @@ def _as_tables(found: Survey, wanted: list[str], last: int, progress: Progress) 
         rows = _rows(found, name, last)
         progress.clear()
         print(f"{chr(10) if number else ''}{title}")
-        cells = [[_shown(heading, row[column]) for heading, column in columns.items()] for row in rows]
+        cells = [[shown(heading, row[column]) for heading, column in columns.items()] for row in rows]
         print_table(list(columns), cells, "  nothing")
+
+
+def _write_html(
+    found: Survey, wanted: list[str], file: Path, kept: Path | None, target: Target, progress: Progress
+) -> None:
+    from kohort.cli.history_html import page
+
+    sections = []
+    for name in wanted:
+        progress.say(f"writing {name} to {file}")
+        title, _, columns = LAYOUTS[name]
+        rows = _rows(found, name, MOST_HTML_ROWS + 1)
+        cells = [[shown(heading, row[column]) for heading, column in columns.items()] for row in rows]
+        sections.append((title, list(columns), cells))
+    of = str(kept) if kept is not None else str(target.settings["bootstrap.servers"])
+    file.write_text(page(of, int(time.time() * 1000), sections, MOST_HTML_ROWS), encoding="utf-8")
+    progress.clear()
+    warn(f"the reports are in {file}")
 
 
 def _rows(found: Survey, name: str, limit: int) -> list[dict[str, Any]]:
@@ -208,163 +242,3 @@ def _rows(found: Survey, name: str, limit: int) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
-
-
-def _shown(heading: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if heading in TIMES:
-        return clock_time(value)
-    if heading in DURATIONS:
-        return human_ms(value)
-    if heading == "host":
-        return value.lstrip("/")
-    if heading == "share":
-        return f"{value:.2%}" if 0 < value < 0.01 else f"{value:.0%}"
-    return f"{value:.1f}" if isinstance(value, float) else value
-
-
-TIMES = {"started", "last", "hour", "joined", "left", "start", "time", "since", "last-commit"}
-DURATIONS = {"took", "standstill", "longest", "rebalancing", "lifetime"}
-
-
-def _latest(column: str) -> Callable[[], list[Any]]:
-    return lambda: [_column(column).desc_nulls_last()]
-
-
-def _column(name: str) -> Any:
-    from pyspark.sql import functions as f
-
-    return f.col(name)
-
-
-LAYOUTS: dict[str, tuple[str, Callable[[], list[Any]], dict[str, str]]] = {
-    "rebalances": (
-        "Rebalances, the latest first",
-        _latest("started"),
-        {
-            "started": "started",
-            "group": "group_id",
-            "generation": "generation",
-            "cause": "cause",
-            "member": "member",
-            "took": "duration_ms",
-            "before": "members_before",
-            "after": "members_after",
-        },
-    ),
-    "causes": (
-        "Why groups rebalanced",
-        lambda: [_column("standstill_ms").desc(), _column("rebalances").desc()],
-        {
-            "group": "group_id",
-            "cause": "cause",
-            "rebalances": "rebalances",
-            "share": "share",
-            "standstill": "standstill_ms",
-            "longest": "longest_ms",
-            "last": "last",
-        },
-    ),
-    "downtime": (
-        "Standstill by hour, the longest first",
-        lambda: [_column("standstill_ms").desc(), _column("hour").desc()],
-        {
-            "hour": "hour",
-            "group": "group_id",
-            "standstill": "standstill_ms",
-            "share": "share",
-            "rebalancing": "rebalancing_ms",
-            "rebalances": "rebalances",
-        },
-    ),
-    "members": (
-        "Members, those who came last first",
-        _latest("joined"),
-        {
-            "group": "group_id",
-            "client-id": "client_id",
-            "host": "client_host",
-            "joined": "joined",
-            "left": "left",
-            "lifetime": "lifetime_ms",
-            "how": "ended",
-            "rejoins": "rejoins",
-        },
-    ),
-    "handovers": (
-        "Partitions that went from member to member (KIP-848), the latest first",
-        _latest("targeted"),
-        {
-            "group": "group_id",
-            "topic": "topic",
-            "partition": "partition",
-            "from": "from_member",
-            "to": "to_member",
-            "targeted": "targeted",
-            "released": "released",
-            "assigned": "assigned",
-            "waited": "waited_ms",
-        },
-    ),
-    "expressions": (
-        "What subscriptions by regular expression stand for (KIP-848)",
-        _latest("time"),
-        {"time": "time", "group": "group_id", "regex": "regex", "topics": "topics"},
-    ),
-    "progress": (
-        "Committed progress by minute, the latest first",
-        _latest("start"),
-        {
-            "start": "start",
-            "group": "group_id",
-            "topic": "topic",
-            "partition": "partition",
-            "commits": "commits",
-            "records": "records",
-            "records/s": "records_per_s",
-            "rewinds": "rewinds",
-        },
-    ),
-    "lag": (
-        "Lag over time, the latest first",
-        lambda: [_column("time").desc(), _column("lag").desc_nulls_last()],
-        {
-            "time": "time",
-            "group": "group_id",
-            "topic": "topic",
-            "partition": "partition",
-            "committed": "committed_offset",
-            "end-offset": "end_offset",
-            "lag": "lag",
-        },
-    ),
-    "stuck": (
-        "Stuck: no progress though records arrived",
-        _latest("lag"),
-        {
-            "group": "group_id",
-            "topic": "topic",
-            "partition": "partition",
-            "since": "since",
-            "committed": "committed_offset",
-            "arrived": "arrived",
-            "lag": "lag",
-            "last-commit": "last_commit",
-        },
-    ),
-    "talkers": (
-        "Who writes to __consumer_offsets",
-        lambda: [_column("stored_bytes").desc()],
-        {
-            "group": "group_id",
-            "commits": "commits",
-            "share": "share",
-            "commits/s": "commits_per_s",
-            "partitions": "partitions",
-            "records": "records",
-            "generations": "generations",
-            "bytes": "stored_bytes",
-        },
-    ),
-}

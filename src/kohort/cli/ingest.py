@@ -15,7 +15,7 @@ from kohort.cli.target import Target, warn
 if TYPE_CHECKING:
     from kohort.history.kept import Round
 
-FORMATS = ("parquet",)
+FORMATS = ("parquet", "delta")
 
 
 def ingest(
@@ -24,7 +24,12 @@ def ingest(
         Path, typer.Option(metavar="DIR", help="Where the tables are kept: a directory that every executor sees.")
     ],
     format: Annotated[
-        str, typer.Option(metavar="FORMAT", help="How: parquet.", autocompletion=names.one_of(*FORMATS))
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help="How: parquet, or delta: Delta tables over the same files.",
+            autocompletion=names.one_of(*FORMATS),
+        ),
     ] = "parquet",
     once: Annotated[bool, typer.Option("--once", help="Read what is there, then end. This is the default.")] = False,
     continuous: Annotated[bool, typer.Option("--continuous", help="Go on until it is ended with ctrl-C.")] = False,
@@ -38,8 +43,8 @@ def ingest(
 ) -> None:
     """Keep the history of all groups in a directory, from where the last ingest ended.
 
-    The tables of docs/history.md as Parquet, a folder a day. It can be ended and started at any time: every record is
-    in the tables once. It joins no group and changes nothing in the cluster.
+    The tables of docs/history.md as Parquet or Delta, a folder a day. It can be ended and started at any time: every
+    record is in the tables once. It joins no group and changes nothing in the cluster.
     """
     from kohort.cli.history import need_spark, session
 
@@ -59,7 +64,7 @@ def ingest(
         settings = target.settings_for(SETTINGS, {})
         servers = str(settings.pop("bootstrap.servers"))
         try:
-            reading = Ingest(spark, servers, to, settings)
+            reading = Ingest(spark, servers, to, settings, as_delta=format == "delta")
             count = reading.run(continuous, every, lambda done: _tell(done, json))
         except NotAHistory as error:
             raise Failed(str(error)) from None

@@ -68,7 +68,8 @@ class Console:
         ledger = self._source.ledger
         revision = ledger.revision
         rows = ledger.rows(self._source.now_ms(), since)
-        return _json({"revision": revision, "rows": rows, "total": len(ledger.groups)})
+        most = _number(request, "most", len(rows))
+        return _json({"revision": revision, "rows": rows[:most], "total": len(ledger.groups), "more": len(rows) > most})
 
     async def group(self, request: Request) -> Response:
         return _json(await self._timeline(request))

@@ -35,11 +35,16 @@ def report_html(status: dict[str, Any], rows: Sequence[dict[str, Any]], timeline
         _groups(rows),
         *(_timeline(one) for one in timelines),
     ]
+    return document("kohort: why groups rebalance", "".join(body))
+
+
+def document(title: str, body: str) -> str:
+    """A whole file; `body` is markup in which every name is escaped."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>kohort: why groups rebalance</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>"
+        f"<title>{_e(title)}</title><style>{_STYLE}</style></head><body>{body}</body></html>"
     )
 
 

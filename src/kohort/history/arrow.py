@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kohort.history import columnar, decoding, kinds, stories
+from kohort.insight.whatif import Choice
 
 TEXT, INT, LONG, FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 WHO = {"member_id": TEXT, "instance_id": TEXT, "client_id": TEXT, "client_host": TEXT}
@@ -62,6 +63,7 @@ REBALANCES = pa.list_(
         started_ms=LONG,
         completed_ms=LONG,
         duration_ms=LONG,
+        estimated_standstill_ms=LONG,
         generation=INT,
         members=INT,
         protocol=TEXT,
@@ -85,6 +87,35 @@ LIVES = pa.list_(
         last_generation=INT,
         source=TEXT,
     )
+)
+STORMS = pa.list_(
+    _struct(
+        started_ms=LONG,
+        ended_ms=LONG,
+        rebalances=LONG,
+        standstill_ms=LONG,
+        kinds=pa.list_(_struct(kind=TEXT, times=LONG)),
+    )
+)
+FLAPPING = pa.list_(_struct(**WHO, started_ms=LONG, ended_ms=LONG, times=LONG, kind=TEXT))
+MOVES = pa.list_(
+    _struct(
+        at_ms=LONG,
+        generation=INT,
+        members=INT,
+        partitions=INT,
+        moved=INT,
+        kept=INT,
+        lost=INT,
+        came=INT,
+        most=INT,
+        least=INT,
+    )
+)
+_TALLY = {"rebalances": LONG, "moved": LONG, "standstill_ms": LONG, "partition_ms": LONG}
+WHATIF = _struct(**_TALLY, **{f"would_{name}": kind for name, kind in _TALLY.items()}, notes=pa.list_(TEXT))
+COSTS = pa.list_(
+    _struct(started_ms=LONG, generation=INT, cause=TEXT, partitions=INT, standing=LONG, unnoticed=LONG, estimated=FLAG)
 )
 
 HANDOVERS = pa.list_(
@@ -206,6 +237,31 @@ def handovers_of_records(groups: pa.Array) -> pa.Array:
 
 def expressions_of_records(groups: pa.Array) -> pa.Array:
     return _each(stories.expressions_of_records, groups, EXPRESSIONS)
+
+
+def storms(groups: pa.Array) -> pa.Array:
+    return _each(stories.storms, groups, STORMS)
+
+
+def flapping(groups: pa.Array) -> pa.Array:
+    return _each(stories.flapping, groups, FLAPPING)
+
+
+def moves(groups: pa.Array) -> pa.Array:
+    return _each(stories.moves, groups, MOVES)
+
+
+def costs(rebalances: pa.Array, generations: pa.Array) -> pa.Array:
+    pairs = zip(rebalances.to_pylist(), generations.to_pylist(), strict=True)
+    return pa.array([stories.costs(*pair) for pair in pairs], COSTS)
+
+
+def whatif(choice: Choice) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    def each(rebalances: pa.Array, generations: pa.Array) -> pa.Array:
+        pairs = zip(rebalances.to_pylist(), generations.to_pylist(), strict=True)
+        return pa.array([stories.whatif(*pair, choice) for pair in pairs], WHATIF)
+
+    return each
 
 
 def udf(function: Callable[..., pa.Array], returns: pa.DataType) -> Any:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from kohort.client.types import TopicPartition
 from kohort.coordinator.events import EVENTS_TOPIC
 from kohort.coordinator.records import OFFSETS_TOPIC
-from kohort.history import writing
-from kohort.history.kept import Kept, Round
+from kohort.history import delta, writing
+from kohort.history.kept import Kept, NotAHistory, Round
 from kohort.history.tables import Scope
 from kohort.spark import fetch
 from kohort.spark.offsets import EARLIEST, LATEST, Ranges, share
@@ -50,10 +50,15 @@ class Ingest:
         directory: Path,
         settings: Mapping[str, Any] | None = None,
         rows_a_round: int = ROWS_A_ROUND,
+        as_delta: bool = False,
     ) -> None:
         self._spark, self._directory = spark, directory
         self._kept = Kept(directory)
-        self._rows_a_round = rows_a_round
+        self._rows_a_round, self._as_delta = rows_a_round, as_delta
+        if as_delta:
+            delta.need_delta()
+        elif delta.is_delta(directory):
+            raise NotAHistory(f"{directory} is kept as Delta tables: go on with --format delta")
         scope = Scope.of(servers, None, None, None, settings)
         self._given = scope.options() | {"failOnDataLoss": "false", "kafka.isolation.level": "read_committed"}
         self._cluster = fetch.cluster_for(self._options(OFFSETS_TOPIC, [0]).settings)
@@ -68,6 +73,7 @@ class Ingest:
         count = 0
         with self._kept.locked():
             self._kept.recover()
+            self._follow()
             while True:
                 for done in self.rounds():
                     told(done)
@@ -156,7 +162,12 @@ class Ingest:
         files = tuple(sorted(name for one in written for name in one.files))
         done = Round(number, now_ms, plan.ends, plan.ids, rows, files, tuple(plan.notes))
         self._kept.commit(done)
+        self._follow()
         return done
+
+    def _follow(self) -> None:
+        if self._as_delta:
+            delta.follow(self._directory)
 
     def _tasks(self, number: int, plan: Plan) -> Iterator[writing.WriteTask]:
         count = 0

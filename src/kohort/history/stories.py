@@ -15,12 +15,15 @@ from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.event_json import from_dict
 from kohort.coordinator.events import MemberEvent
 from kohort.history.kinds import CONSUMER
-from kohort.insight.generations import GenerationMember, StoredGeneration, from_generations
+from kohort.insight import assignments, patterns
+from kohort.insight.generations import GenerationMember, GenerationReader, StoredGeneration
+from kohort.insight.group_past import estimated_standstill_ms
 from kohort.insight.handovers import HandOverReader
 from kohort.insight.lanes import Lanes
 from kohort.insight.modern_past import ModernPast
 from kohort.insight.rebalances import History, Rebalance, Trigger, exit_of, from_events
 from kohort.insight.sentences import told
+from kohort.insight.whatif import Choice, replay
 
 Row = Mapping[str, Any]
 
@@ -54,7 +57,14 @@ def rebalances_of_events(events: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def rebalances_of_generations(generations: Iterable[Row]) -> list[dict[str, Any]]:
-    return _rebalances(from_generations(stored_generation(row) for row in _in_order(generations)))
+    """With a standstill that is estimated where `last_commit_ms`, the group's before the generation, is known."""
+    reader = GenerationReader()
+    for row in _in_order(generations):
+        before_ms = reader.history.last_ms
+        made = reader.read(stored_generation(row))
+        if made is not None:
+            made.estimated_standstill_ms = estimated_standstill_ms(made, before_ms, row.get("last_commit_ms"))
+    return _rebalances(reader.history)
 
 
 def rebalances_of_records(records: Iterable[Row]) -> list[dict[str, Any]]:
@@ -82,6 +92,7 @@ def _rebalance(one: Rebalance) -> dict[str, Any]:
         "started_ms": one.started_ms,
         "completed_ms": one.completed_ms,
         "duration_ms": one.standstill_ms,
+        "estimated_standstill_ms": one.estimated_standstill_ms,
         "generation": one.generation,
         "members": one.members,
         "protocol": one.protocol or None,
@@ -107,6 +118,78 @@ def _trigger(trigger: Trigger) -> dict[str, Any]:
         "after_ms": cause.timeout_ms,
         "said": cause.said or None,
     }
+
+
+def told_rebalance(row: Row) -> Rebalance:
+    """A row of the report `rebalances` as what it was made of, as far as patterns and costs ask."""
+    return Rebalance(
+        row["started_ms"],
+        [_told_trigger(cause) for cause in row["causes"] or ()],
+        row["completed_ms"],
+        row["generation"],
+        row["members_after"],
+        row["protocol"] or "",
+        row["duration_ms"],
+        row["estimated_standstill_ms"],
+    )
+
+
+def _told_trigger(row: Row) -> Trigger:
+    who = Who(row["member_id"] or "", row["instance_id"], row["client_id"] or "", row["client_host"] or "")
+    members = (who,) if who != Who("") else ()
+    return Trigger(row["at_ms"], Cause(CauseKind(row["kind"]), members, timeout_ms=row["after_ms"]))
+
+
+def _told(rows: Iterable[Row]) -> list[Rebalance]:
+    return sorted(map(told_rebalance, rows), key=lambda one: (one.started_ms, one.generation or 0))
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+
+def storms(rebalances: Iterable[Row]) -> list[dict[str, Any]]:
+    return [
+        one._asdict() | {"kinds": [{"kind": kind.value, "times": times} for kind, times in one.kinds]}
+        for one in patterns.storms(_told(rebalances))
+    ]
+
+
+def flapping(rebalances: Iterable[Row]) -> list[dict[str, Any]]:
+    return [
+        one.who._asdict()
+        | {"started_ms": one.started_ms, "ended_ms": one.ended_ms, "times": one.times, "kind": one.kind.value}
+        for one in patterns.flapping(_told(rebalances))
+    ]
+
+
+def moves(generations: Iterable[Row]) -> list[dict[str, Any]]:
+    found = assignments.shifts(stored_generation(row) for row in _in_order(generations))
+    return [
+        one.moves._asdict()
+        | {"at_ms": one.at_ms, "generation": one.generation, "members": len(one.held)}
+        | {"partitions": one.partitions, "most": one.most, "least": one.least}
+        for one in found
+    ]
+
+
+def costs(rebalances: Iterable[Row] | None, generations: Iterable[Row] | None) -> list[dict[str, Any]]:
+    """A row a rebalance."""
+    stored = (stored_generation(row) for row in _in_order(generations or ()))
+    return [
+        cost._asdict()
+        | {"started_ms": one.started_ms, "generation": one.generation}
+        | {"cause": one.triggers[0].kind.value if one.triggers else CauseKind.UNKNOWN.value}
+        | {"estimated": one.standstill_ms is None and one.estimated_standstill_ms is not None}
+        for one, cost in assignments.costs(_told(rebalances or ()), stored)
+    ]
+
+
+def whatif(rebalances: Iterable[Row] | None, generations: Iterable[Row] | None, choice: Choice) -> dict[str, Any]:
+    """One row of a group: as it was, and as it would have been."""
+    stored = [stored_generation(row) for row in _in_order(generations or ())]
+    found = replay(_told(rebalances or ()), stored, choice)
+    would = {f"would_{name}": value for name, value in found.would._asdict().items()}
+    return found.was._asdict() | would | {"notes": list(found.notes)}
 
 
 # -- members ----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from kohort.spark.fetch import ReadTask
 COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 ROWS_TO_WRITE = 250_000
 MOST_BUFFERED = 1_500_000
+MOST_TURNS = 8
 DAY_MS = 86_400_000
 LAST_MS = 253_402_300_799_999  # of the year 9999, the last that Spark shows
 
@@ -68,6 +70,14 @@ SCHEMAS: dict[str, pa.Schema] = {
     "log_ends": _schema(topic=TEXT, partition=INT, end_offset=LONG),
 }  # fmt: skip
 """The columns of every kept table: those of tables.py by the same names."""
+
+_ENCODINGS: dict[str, dict[str, Any]] = {
+    "commits": {
+        "use_dictionary": ["group_id", "topic", "metadata", "partition", "leader_epoch", "stored_bytes"],
+        "column_encoding": dict.fromkeys(("time", "offset", "record_offset"), "DELTA_BINARY_PACKED"),
+    }
+}
+"""Where it matters: numbers that grow as their differences, texts that repeat once; twice as fast, and far smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +162,17 @@ class Writer:
         folder = self._directory / table / f"day={datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day):%Y-%m-%d}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self._name}.parquet"
-        return path, pq.ParquetWriter(hidden(path), SCHEMAS[table], compression="zstd")
+        return path, pq.ParquetWriter(hidden(path), SCHEMAS[table], compression="zstd", **_ENCODINGS.get(table, {}))
 
 
 def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     days = _microseconds(rows.column("time")) // (DAY_MS * 1000)
-    found = np.unique(days)
-    if len(found) == 1:
-        yield int(found[0]), rows
+    ends = [*(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
+    if len(ends) <= MOST_TURNS:  # in the order of time, or nearly: cut, not sorted
+        for start, end in pairwise([0, *ends]):
+            yield int(days[start]), rows.slice(start, end - start)
         return
-    for day in found:
+    for day in np.unique(days):
         yield int(day), rows.filter(pa.array(days == day))
 
 
@@ -183,7 +194,8 @@ def of_offsets(batch: pa.RecordBatch, topic: str) -> Iterator[tuple[str, pa.Reco
     read = columnar.decode(keys, values)
     good = ~read.odd
     if good.any():
-        yield "commits", _commits(batch, read, written_us).filter(pa.array(good))
+        commits = _commits(batch, read, written_us)
+        yield "commits", commits if good.all() else commits.filter(pa.array(good))
     if not good.all():
         odd = np.flatnonzero(read.odd)
         yield from _one_by_one(batch.take(pa.array(odd)), written_us[odd], topic)

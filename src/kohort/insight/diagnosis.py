@@ -9,15 +9,12 @@ from typing import NamedTuple
 
 from kohort.coordinator.causes import CauseKind, Who
 from kohort.insight.claims import polled_late
+from kohort.insight.patterns import FLAP_WINDOW_MS, FLAPS, STORM_COUNT, STORM_WINDOW_MS, busiest, counted, exits
 from kohort.insight.rebalances import History, Rebalance, Refusal, Trigger
 from kohort.insight.sentences import seconds, verb
 from kohort.insight.waiting import Wait
 from kohort.insight.waiting import told as told_waits
 
-STORM_COUNT = 5
-STORM_WINDOW_MS = 5 * 60_000
-FLAPS = 3
-FLAP_WINDOW_MS = 10 * 60_000
 LONG_STANDSTILL_MS = 10_000
 LAG_THAT_MATTERS = 1_000
 LAG_SHARE = 0.8
@@ -25,15 +22,6 @@ RECENT_MS = 60 * 60_000
 EAGER = ("range", "roundrobin", "sticky")
 
 PROBLEM, WARNING, NOTE = "problem", "warning", "note"
-EXITS = (
-    CauseKind.LEFT,
-    CauseKind.REMOVED,
-    CauseKind.TIMED_OUT,
-    CauseKind.TIMED_OUT_IN_FIRST_JOIN,
-    CauseKind.DID_NOT_REJOIN,
-    CauseKind.DID_NOT_SYNC,
-    CauseKind.GONE,
-)
 
 
 class Finding(NamedTuple):
@@ -95,17 +83,6 @@ def _triggers(rebalances: Iterable[Rebalance], *kinds: CauseKind) -> list[Trigge
     return [trigger for rebalance in rebalances for trigger in rebalance.triggers if trigger.kind in kinds]
 
 
-def _busiest(times: list[int], window_ms: int) -> tuple[int, int, int]:
-    """(count, first, last) of the fullest window."""
-    best, start = (0, 0, 0), 0
-    for end, at_ms in enumerate(times):
-        while at_ms - times[start] > window_ms:
-            start += 1
-        if end - start + 1 > best[0]:
-            best = (end - start + 1, times[start], at_ms)
-    return best
-
-
 # -- rebalances -------------------------------------------------------------------------------------------------------
 
 
@@ -150,12 +127,11 @@ def _no_target(history: History) -> list[Finding]:
 
 
 def _storm(rebalances: list[Rebalance], present: Present) -> list[Finding]:
-    # The second half of a cooperative hand-over belongs to the rebalance before it; nobody waits in an empty group.
-    counted = [r for r in rebalances if r.members != 0 and {t.kind for t in r.triggers} != {CauseKind.HANDED_OVER}]
-    count, first, last = _busiest([r.started_ms for r in counted], STORM_WINDOW_MS)
+    each = counted(rebalances)
+    count, first, last = busiest([r.started_ms for r in each], STORM_WINDOW_MS)
     if count < STORM_COUNT:
         return []
-    kinds = Counter(t.kind for r in counted for t in r.triggers if first <= r.started_ms <= last)
+    kinds = Counter(t.kind for r in each for t in r.triggers if first <= r.started_ms <= last)
     usual = ", ".join(f"{verb(kind)} {times}x" for kind, times in kinds.most_common(3))
     text = f"A storm: {count} rebalances within {seconds(last - first)} (members {usual})."
     joined = kinds[CauseKind.JOINED]
@@ -171,17 +147,11 @@ def _storm(rebalances: list[Rebalance], present: Present) -> list[Finding]:
 
 
 def _flapping(rebalances: list[Rebalance]) -> list[Finding]:
-    exits: dict[str, list[Trigger]] = {}
-    joins: Counter[str] = Counter()
-    for rebalance in rebalances:
-        for trigger in rebalance.triggers:
-            if trigger.who is not None and trigger.kind in EXITS:
-                exits.setdefault(trigger.who.identity, []).append(trigger)
-            elif trigger.who is not None and trigger.kind in (CauseKind.JOINED, CauseKind.REPLACED):
-                joins[trigger.who.identity] += 1
+    came = _triggers(rebalances, CauseKind.JOINED, CauseKind.REPLACED)
+    joins = Counter(trigger.who.identity for trigger in came if trigger.who is not None)
     found = []
-    for identity, triggers in exits.items():
-        count, first, last = _busiest([trigger.at_ms for trigger in triggers], FLAP_WINDOW_MS)
+    for identity, triggers in exits(rebalances).items():
+        count, first, last = busiest([trigger.at_ms for trigger in triggers], FLAP_WINDOW_MS)
         if count >= FLAPS and joins[identity] >= FLAPS - 1:
             how = verb(Counter(trigger.kind for trigger in triggers).most_common(1)[0][0])
             who = triggers[-1].who

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 WINDOW = 10
 """Commits that a verdict looks at."""
+SILENT_MS = 60_000
+"""No shorter pause counts as silence."""
 
 
 class LagVerdict(Enum):
@@ -56,4 +58,4 @@ def lag_verdict(window: Sequence[CommitPoint], lag_now: int | None, now_ms: int)
 def _silent(window: Sequence[CommitPoint], now_ms: int) -> bool:
     """No commit for longer than the whole window took."""
     took_ms = window[-1].at_ms - window[0].at_ms
-    return len(window) > 1 and now_ms - window[-1].at_ms > max(took_ms, 60_000)
+    return len(window) > 1 and now_ms - window[-1].at_ms > max(took_ms, SILENT_MS)

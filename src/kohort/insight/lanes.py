@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from kohort.coordinator.causes import Who
@@ -91,12 +92,27 @@ class Lanes:
         if bar is not None:
             self._close(bar, at_ms)
 
-    def bars(self, from_ms: int, to_ms: int) -> Iterator[Bar]:
-        """Those that touch the span, of members that held something."""
+    def bars(self, from_ms: int, to_ms: int, step_ms: int = 0) -> Iterator[Bar]:
+        """Those that touch the span, of members that held something.
+
+        With a step, at most one a lane that ends within a step, as no more can be seen, and what is held now.
+        """
         empty = self._set_of.get((), -1)
-        for bar in zip(self._lane, self._start, self._end, self._set, strict=True):
-            if bar[1] < to_ms and (bar[2] == OPEN or bar[2] > from_ms) and bar[3] != empty:
-                yield Bar(*bar)
+        free = [-1] * len(self.whos)
+        for lane, start_ms, end_ms, held in zip(self._lane, self._start, self._end, self._set, strict=True):
+            if start_ms >= to_ms or (end_ms <= from_ms and end_ms != OPEN) or held == empty:
+                continue
+            if step_ms and end_ms != OPEN:
+                step = end_ms // step_ms
+                if step <= free[lane]:
+                    continue
+                free[lane] = step
+            yield Bar(lane, start_ms, end_ms, held)
+
+    def count(self, from_ms: int, to_ms: int, most: int) -> int:
+        """How many bars touch the span; counted no further than just above `most`."""
+        found = (s < to_ms and (e == OPEN or e > from_ms) for s, e in zip(self._start, self._end, strict=True))
+        return sum(1 for _ in islice(filter(None, found), most + 1))
 
     def held_at(self, at_ms: int) -> dict[Partition, Who]:
         """Who held what at the end of that millisecond."""

@@ -19,6 +19,7 @@ from kohort.insight import sentences
 
 STABLE, EMPTY, DEAD = "Stable", "Empty", "Dead"
 CLASSIC = "classic"
+COOPERATIVE = "cooperative"
 NOBODY_TOLD = Cause(CauseKind.UNKNOWN)
 MODERN_PROTOCOL = "consumer (cooperative)"
 """Of KIP-848's epochs: members go on reading what they keep, so they are no standstill."""
@@ -92,6 +93,17 @@ class Rebalance:
     def is_modern(self) -> bool:
         """An epoch of KIP-848, and those that began before everybody had reached it."""
         return self.protocol == MODERN_PROTOCOL
+
+    @property
+    def cooperative(self) -> bool:
+        return COOPERATIVE in self.protocol
+
+    @property
+    def stood_still_ms(self) -> int | None:
+        """What nobody read for, measured or estimated; a cooperative rebalance is none."""
+        if self.cooperative:
+            return 0
+        return self.standstill_ms if self.standstill_ms is not None else self.estimated_standstill_ms
 
 
 @dataclass(slots=True)

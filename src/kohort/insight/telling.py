@@ -8,8 +8,6 @@ from __future__ import annotations
 from kohort.insight.rebalances import Rebalance, Trigger
 from kohort.insight.wording import human_ms, plural, printable
 
-COOPERATIVE = "cooperative"
-
 
 def tell(rebalance: Rebalance, now_ms: int) -> str:
     causes = sentence(rebalance.triggers)
@@ -28,8 +26,8 @@ def tell(rebalance: Rebalance, now_ms: int) -> str:
     result = f"That led to {to} with {plural(rebalance.members or 0, 'member')}"
     if rebalance.standstill_ms is None:
         return f"{causes} {result}."
-    verb = "took" if COOPERATIVE in rebalance.protocol else "stood still for"
-    subject = "the rebalance" if COOPERATIVE in rebalance.protocol else "the group"
+    verb = "took" if rebalance.cooperative else "stood still for"
+    subject = "the rebalance" if rebalance.cooperative else "the group"
     if rebalance.is_modern:
         subject = "the hand-over"
     parts = _first_join(rebalance) if rebalance.initial_delay_ms else _slowest(rebalance)

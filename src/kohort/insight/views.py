@@ -5,20 +5,23 @@ Everything is columns of numbers and tables of texts: no value in here is ever m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kohort.coordinator.causes import Who
+from kohort.insight.detail import seen_bands, step_of
 from kohort.insight.diagnosis import NOTE, PROBLEM, RECENT_MS, WARNING, Finding, Present, diagnose
 from kohort.insight.group_past import GroupPast
 from kohort.insight.lag_verdicts import LagVerdict, lag_verdict
-from kohort.insight.lanes import OPEN, Bar, Lanes, Partition
+from kohort.insight.lanes import OPEN, Lanes, Partition
 from kohort.insight.log_ends import LogEnds
 from kohort.insight.rebalances import History, Rebalance
-from kohort.insight.telling import COOPERATIVE, tell
+from kohort.insight.telling import tell
 
 Ends = Mapping[Partition, LogEnds]
-MOST_SENT = 100_000
+MOST_SENT = 4_000
+"""Bars and bands that are sent one and all; of more, those that can be seen (detail.py)."""
 RANKS = {PROBLEM: 0, WARNING: 1, NOTE: 2}
 _LAG_FINDINGS = {
     LagVerdict.STALLED: (
@@ -68,7 +71,7 @@ def group_row(past: GroupPast, ends: Ends, now_ms: int) -> dict[str, Any]:
         "lag_ms": behind_ms(past, ends, now_ms),
         "trend": past.trend(),
         "rebalances_per_hour": len(recent),
-        "standstill_ms_per_hour": sum(standstill_ms(one) or 0 for one in recent),
+        "standstill_ms_per_hour": sum(one.stood_still_ms or 0 for one in recent),
         "exact": past.exact,
         "verdict": worst.kind if worst else "ok",
         "severity": worst.severity if worst else "ok",
@@ -83,7 +86,7 @@ def _score(
 ) -> list[int]:
     """The worst sorts first when these are compared."""
     rank = min((RANKS[one.severity] for one in findings), default=3)
-    return [rank, -sum(standstill_ms(one) or 0 for one in recent), -len(recent), -(past.total_lag(ends) or 0)]
+    return [rank, -sum(one.stood_still_ms or 0 for one in recent), -len(recent), -(past.total_lag(ends) or 0)]
 
 
 def _since(rebalances: Sequence[Rebalance], since_ms: int) -> Iterable[Rebalance]:
@@ -92,13 +95,6 @@ def _since(rebalances: Sequence[Rebalance], since_ms: int) -> Iterable[Rebalance
         if one.started_ms < since_ms:
             return
         yield one
-
-
-def standstill_ms(one: Rebalance) -> int | None:
-    """What nobody read for, measured or estimated; a cooperative rebalance is none."""
-    if COOPERATIVE in one.protocol:
-        return 0
-    return one.standstill_ms if one.standstill_ms is not None else one.estimated_standstill_ms
 
 
 def behind_ms(past: GroupPast, ends: Ends, now_ms: int) -> int | None:
@@ -151,10 +147,10 @@ def timeline(
         "from_ms": from_ms,
         "to_ms": to_ms,
         "lanes": [_lane(who, past) for who in past.lanes.whos],
-        "bars": _bars(past.lanes, _exact_times(past), from_ms, to_ms, most),
-        "targets": _bars(past.targets, {}, from_ms, to_ms, most) if past.targets.whos else None,
+        "bars": _bars(past.lanes, partial(_exact_time, past), from_ms, to_ms, most),
+        "targets": _bars(past.targets, lambda at_ms: at_ms, from_ms, to_ms, most) if past.targets.whos else None,
         "target_lanes": [who.member_id for who in past.targets.whos],
-        "bands": _bands(past, history, from_ms, to_ms, texts),
+        "bands": _bands(past, history, from_ms, to_ms, texts, most),
         "refusals": _refusals(history, from_ms, to_ms, texts),
         "texts": texts.all,
         "series": {
@@ -193,42 +189,22 @@ def _lane(who: Who, past: GroupPast) -> dict[str, Any]:
     return who._asdict() | {"name": str(who), "here": who.member_id in past.members}
 
 
-def _exact_times(past: GroupPast) -> dict[int, int]:
-    """Of a stored generation: when its rebalance was completed, as the events tell."""
-    return {at: past.completed[number] for at, number in past.generation_at.items() if number in past.completed}
+def _exact_time(past: GroupPast, at_ms: int) -> int:
+    """Of a stored generation: when its rebalance was completed, where the events tell."""
+    return past.completed.get(past.generation_at.get(at_ms, -1), at_ms)
 
 
-def _bars(lanes: Lanes, exact: Mapping[int, int], from_ms: int, to_ms: int, most: int) -> dict[str, Any]:
-    found = list(lanes.bars(from_ms, to_ms))
-    below_ms = 0
-    if len(found) > most:
-        found, below_ms = _longest(found, to_ms, most)
+def _bars(lanes: Lanes, exact: Callable[[int], int], from_ms: int, to_ms: int, most: int) -> dict[str, Any]:
+    below_ms = step_of(from_ms, to_ms) if lanes.count(from_ms, to_ms, most) > most else 0
     used: dict[int, int] = {}
     columns: dict[str, list[int]] = {"lane": [], "start": [], "end": [], "set": []}
-    for bar in found:
+    for bar in lanes.bars(from_ms, to_ms, below_ms):
         columns["lane"].append(bar.lane)
-        columns["start"].append(exact.get(bar.start_ms, bar.start_ms))
-        columns["end"].append(bar.end_ms if bar.end_ms == OPEN else exact.get(bar.end_ms, bar.end_ms))
+        columns["start"].append(exact(bar.start_ms))
+        columns["end"].append(bar.end_ms if bar.end_ms == OPEN else exact(bar.end_ms))
         columns["set"].append(used.setdefault(bar.partitions, len(used)))
     sets = [by_topic(lanes.sets[number]) for number in used]
     return {**columns, "sets": sets, "left_out_below_ms": below_ms, "forgotten": lanes.forgotten}
-
-
-def _longest(bars: list[Bar], to_ms: int, most: int) -> tuple[list[Bar], int]:
-    """What is too short to be seen at this span is left out: zooming in brings it back. Of equals, every so many."""
-    lengths = [(to_ms if bar.end_ms == OPEN else bar.end_ms) - bar.start_ms for bar in bars]
-    below_ms = sorted(lengths, reverse=True)[most - 1]
-    longer = sum(length > below_ms for length in lengths)
-    equal = sum(length == below_ms for length in lengths)
-    room, kept, seen = most - longer, [], 0
-    for bar, length in zip(bars, lengths, strict=True):
-        if length == below_ms:
-            seen += 1
-            if seen * room // equal == (seen - 1) * room // equal:
-                continue
-        if length >= below_ms:
-            kept.append(bar)
-    return kept, below_ms
 
 
 def by_topic(partitions: Iterable[Partition]) -> list[list[Any]]:
@@ -238,27 +214,37 @@ def by_topic(partitions: Iterable[Partition]) -> list[list[Any]]:
     return [[topic, numbers] for topic, numbers in found.items()]
 
 
-def _bands(past: GroupPast, history: History, from_ms: int, to_ms: int, texts: _Texts) -> dict[str, Any]:
+def _bands(
+    past: GroupPast, history: History, from_ms: int, to_ms: int, texts: _Texts, most: int = MOST_SENT
+) -> dict[str, Any]:
     names = ("id", "start", "end", "standstill", "generation", "members", "kind", "text", "exact", "moved")
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    moved = {past.generation_at[at]: moves.moved for at, moves in past.moves.items() if at in past.generation_at}
-    for one in history.rebalances:
+    within = list(_within(history.rebalances, from_ms, to_ms))
+    shown = [one for one, _, _ in within] if len(within) <= most else seen_bands(within, step_of(from_ms, to_ms))
+    wanted = {one.generation for one in shown}
+    moved = {n: past.moves[at].moved for at, n in past.generation_at.items() if n in wanted and at in past.moves}
+    for one in shown:
         start, end = span_of(one)
-        if start >= to_ms or (end != OPEN and end < from_ms):
-            continue
         first = one.triggers[0] if one.triggers else None
         said = f"{first.who or ''} {first.text}".strip() if first else "no cause is known"
         more = len(one.triggers) - 1
         generation = -1 if one.generation is None else one.generation
         row = (
-            one.started_ms, start, end, standstill_ms(one), generation, one.members,
+            one.started_ms, start, end, one.stood_still_ms, generation, one.members,
             texts.add(first.kind.value if first else "unknown"),
             texts.add(f"{said}; and {more} more" if more > 0 else said),
             past.is_exact(one), moved.get(generation),
         )  # fmt: skip
         for name, value in zip(names, row, strict=True):
             columns[name].append(value)
-    return columns
+    return {**columns, "of": len(within)}
+
+
+def _within(rebalances: Iterable[Rebalance], from_ms: int, to_ms: int) -> Iterable[tuple[Rebalance, int, int]]:
+    for one in rebalances:
+        start, end = span_of(one)
+        if start < to_ms and (end == OPEN or end >= from_ms):
+            yield one, start, end
 
 
 def span_of(one: Rebalance) -> tuple[int, int]:
@@ -311,7 +297,7 @@ def rebalance_detail(past: GroupPast, started_ms: int, now_ms: int) -> dict[str,
         "generation": one.generation,
         "members": one.members,
         "protocol": one.protocol,
-        "standstill_ms": standstill_ms(one),
+        "standstill_ms": one.stood_still_ms,
         "exact": past.is_exact(one),
         "text": tell(one, now_ms),
         "causes": [

@@ -7,6 +7,7 @@ import { GroupScreen } from "./group.js";
 import { GroupsScreen } from "./groups.js";
 import { link, read, write } from "./state.js";
 
+const FIRST_ROWS = 150;
 const THEMES = { system: "dark", dark: "light", light: "system" };
 
 function useTheme() {
@@ -20,20 +21,22 @@ function useTheme() {
   return [theme, turn];
 }
 
-// Rows of all groups, kept up to date: only what changed is asked for again.
+// Rows of all groups, kept up to date: the worst first, then all, then only what changed.
 function useGroups(news) {
-  const known = useRef({ rows: new Map(), revision: 0, busy: false });
+  const known = useRef({ rows: new Map(), revision: 0, busy: false, all: false });
   const [rows, setRows] = useState(null);
   useEffect(() => {
     const kept = known.current;
-    if (kept.busy || (rows !== null && news && news.revision === kept.revision)) return;
+    if (kept.busy || (rows !== null && news && news.revision === kept.revision && kept.all)) return;
     kept.busy = true;
-    ask("groups", { since: kept.revision }).then((found) => {
+    const next = () => ask("groups", kept.all ? { since: kept.revision } : { most: rows === null && kept.rows.size === 0 ? FIRST_ROWS : undefined }).then((found) => {
       if (found.revision < kept.revision) kept.rows.clear();  // the console was started anew
       for (const row of found.rows) kept.rows.set(row.group, row);
-      kept.revision = found.revision;
-      setRows([...kept.rows.values()]);
-    }).catch(() => {}).finally(() => { kept.busy = false; });
+      kept.revision = found.revision; kept.all = !found.more;
+      setRows(Object.assign([...kept.rows.values()], { total: found.total }));
+      return found.more ? new Promise((done) => setTimeout(done, 0)).then(next) : undefined;
+    });
+    next().catch(() => {}).finally(() => { kept.busy = false; });
   }, [news]);
   return rows;
 }

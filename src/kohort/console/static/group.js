@@ -93,7 +93,7 @@ function Rebalances({ view, from, to, chosen, pick }) {
       <td class="n" data-label="Stood still">${bands.end[i] < 0 ? "under way" : bands.standstill[i] === null ? "–" : `${bands.exact[i] ? "" : "≤ "}${duration(bands.standstill[i])}`}</td>
       <td class="n" data-label="Generation">${bands.generation[i] < 0 ? "–" : bands.generation[i]}</td>
       <td class="n" data-label="Members">${bands.members[i] ?? "–"}</td><td class="n" data-label="Moved">${bands.moved[i] ?? "–"}</td></tr>`)}</tbody></table></div>
-    ${more && html`<button onClick=${() => setMost(most + 100)}>Show more</button>`}`}</section>`;
+    ${more && html`<button onClick=${() => setMost(most + 100)}>Show more</button>`}${bands.of > bands.start.length && html`<p class="quiet">Of ${number(bands.of)} rebalances in and around this span those are here that can be told apart: zoom in for the others.</p>`}`}</section>`;
 }
 
 function Members({ view, act }) {

@@ -64,7 +64,7 @@ export function GroupsScreen({ rows, state, go, to }) {
     return () => watcher.disconnect();
   }, [found.length > limit]);
   const count = (severity) => (rows || []).filter((row) => row.severity === severity).length;
-  const chips = [["all", "All", rows?.length], ["problem", "Problems", count("problem")], ["warning", "Warnings", count("warning")], ["live", "With members", (rows || []).filter((row) => row.members > 0).length]];
+  const chips = [["all", "All", rows?.total ?? rows?.length], ["problem", "Problems", count("problem")], ["warning", "Warnings", count("warning")], ["live", "With members", (rows || []).filter((row) => row.members > 0).length]];
   return html`
     <div class="head"><h1>Groups</h1>
       <input id="search" type="search" placeholder="Search groups and verdicts  ( / )" aria-label="Search groups" value=${state.q || ""}
