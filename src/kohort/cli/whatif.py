@@ -85,8 +85,7 @@ def whatif(
 
 def _choice(assignor: str | None, protocol: str | None, session_timeout: str | None, static: bool) -> Choice:
     """Also says what is wrong with it, before Spark is started."""
-    from kohort.assignors import AssignorConfigError, load_assignor
-    from kohort.insight.whatif import Choice
+    from kohort.insight.whatif import Choice, wrong_assignor
 
     if protocol is not None and protocol not in PROTOCOLS:
         raise WrongInput(f"--protocol takes {', '.join(PROTOCOLS)}, not {protocol!r}")
@@ -94,11 +93,8 @@ def _choice(assignor: str | None, protocol: str | None, session_timeout: str | N
         raise WrongInput("--protocol consumer assigns in the broker: leave --assignor out")
     if assignor is None and protocol is None and session_timeout is None and not static:
         raise WrongInput("say what is to be different: --assignor, --protocol, --session-timeout or --static")
-    if assignor is not None:
-        try:
-            load_assignor(assignor)
-        except AssignorConfigError as error:
-            raise WrongInput(str(error)) from None
+    if assignor is not None and (wrong := wrong_assignor(assignor)):
+        raise WrongInput(wrong)
     timeout_ms = None if session_timeout is None else parse_duration_ms(session_timeout)
     if timeout_ms is not None and timeout_ms <= 0:
         raise WrongInput("--session-timeout takes a time above 0, such as 45s")

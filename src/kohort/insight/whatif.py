@@ -15,6 +15,7 @@ from kohort.assignors import (
     BUILTIN,
     Assignment,
     Assignor,
+    AssignorConfigError,
     ClusterMetadata,
     ConsumerGroupMetadata,
     GroupSpec,
@@ -48,6 +49,15 @@ class Choice:
     consumer_protocol: bool = False
     session_timeout_ms: int | None = None
     static: bool = False
+
+
+def wrong_assignor(name: str) -> str | None:
+    """What is wrong with the name of an assignor, in a sentence."""
+    try:
+        load_assignor(name)
+    except AssignorConfigError as error:
+        return str(error)
+    return None
 
 
 class Tally(NamedTuple):
