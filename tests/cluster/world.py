@@ -4,6 +4,7 @@ Every question to the store is taken apart into asking and hearing the answer, w
 steps, pauses, crashes. What a client was told, and what it has read, must be what is there in the end.
 """
 
+import contextlib
 import random
 
 from kohort.broker.appends import Append
@@ -17,6 +18,8 @@ from kohort.cluster.memory_engine import MemoryStore, Mishap
 from kohort.cluster.meta_log import found_cluster
 from kohort.protocol.uuids import to_base64
 from kohort.records.batch import build_key_values, iter_batches, read_header, read_records
+from kohort.storage.cold_segment import NotInMemory, StoreFailed
+from kohort.storage.errors import StorageError
 from kohort.storage.journal_store import JournalStore
 
 CONFIG = {
@@ -288,8 +291,20 @@ class NewTopic:
 
 
 def records(log):
-    found = []
-    for view in log.read(log.start_offset, 1 << 40, max_offset=log.high_watermark):
-        for pos, header in iter_batches(view):
-            found += [(record.offset, int(record.value)) for record in read_records(view, pos, header)]
+    found, offset = [], log.start_offset
+    while offset < log.high_watermark:
+        for view in _views(log, offset):
+            for pos, header in iter_batches(view):
+                found += [(record.offset, int(record.value)) for record in read_records(view, pos, header)]
+                offset = header.next_offset
     return found
+
+
+def _views(log, offset):
+    """As a client gets them, who asks again when the store has failed."""
+    while True:
+        try:
+            return log.read(offset, 1 << 40, max_offset=log.high_watermark)
+        except (NotInMemory, StoreFailed) as missing:
+            with contextlib.suppress(StorageError):
+                missing.load()

@@ -24,10 +24,12 @@ class Access:
         self._kept: dict[Acl, None] = {}
 
     def load(self) -> None:
+        """What is kept, in place of what is known of it."""
         data = self._store.read_file(DOCUMENT)
+        kept: dict[Acl, None] = {}
         try:
             for row in json.loads(data)["acls"] if data is not None else ():
-                self._kept[
+                kept[
                     Acl(
                         row["principal"],
                         Operation[row["operation"]],
@@ -45,8 +47,11 @@ class Access:
                 f"{DOCUMENT} in the data directory is damaged: restore it from a copy, or move it away and create the "
                 "access control entries again",
             ) from None
-        for acl in self._kept:
+        for acl in self._kept.keys() - kept.keys():
+            self.acls.remove(acl)
+        for acl in kept:
             self.acls.add(acl)
+        self._kept = kept
 
     def give(self, acls: Iterable[Acl]) -> None:
         """Entries of whoever starts the broker: in effect, and not kept."""
@@ -70,13 +75,7 @@ class Access:
             }
             for acl in kept
         ]
-        try:
-            self._store.write_file(DOCUMENT, json.dumps({"acls": rows}, indent=1).encode())
-        except NotImplementedError:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "Entries cannot be changed in a cluster yet: give them to every broker at its start.",
-            ) from None
+        self._store.write_file(DOCUMENT, json.dumps({"acls": rows}, indent=1).encode())
         self._kept = kept
         for acl in remove:
             self.acls.remove(acl)

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kohort.cluster.engine import EngineError
+from kohort.cluster.engine import Engine, EngineError, Missing
 from kohort.cluster.snapshots import Damaged
+from kohort.protocol.errors import ErrorCode
+from kohort.storage.errors import StorageError
 
 logger = logging.getLogger("kohort.cluster")
 
@@ -36,3 +38,16 @@ class StoreJob:
         if error is not None:
             self._error = EngineError(repr(error))
         self._answered(self._result, self._error, now_ms)
+
+
+def read_range(engine: Engine, name: str, position: int, size: int) -> bytes:
+    """Of a segment; StorageError has the code that clients are answered with."""
+    try:
+        return engine.get_range(name, position, size)
+    except Missing:
+        raise StorageError(
+            f"{name} is gone from {engine.name}: its offsets cannot be read until it is restored from a copy",
+            ErrorCode.CORRUPT_MESSAGE,
+        ) from None
+    except EngineError as error:
+        raise StorageError(f"a segment cannot be read from the store, clients ask again: {error}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from kohort.cluster.state import Change, ClusterState, TopicState
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.uuids import from_base64, to_base64
 from kohort.storage.config import LogConfig
+from kohort.storage.journal_store import JournalStore
 
 if TYPE_CHECKING:
     from kohort.storage.store import Store
@@ -38,6 +39,9 @@ class ClusterCatalog(Catalog):
         self._planned: list[Topic] = []
         self._doomed: list[Topic] = []
         self._producer_ids: deque[tuple[int, int]] = deque()  # blocks of this broker: next and end
+        self.documents_changed: Callable[[], None] = lambda: None
+        assert isinstance(store, JournalStore)
+        store.documents, store.keep = state.documents, self.keep
 
     # Planning.
 
@@ -50,6 +54,8 @@ class ClusterCatalog(Catalog):
                 done = finish(done)
             return done, self._plan
         finally:
+            if any(change["kind"] == "document" for change in self._plan):
+                self.documents_changed()
             self._plan = None
             for topic in self._planned:
                 if topic not in self._doomed:
@@ -77,11 +83,22 @@ class ClusterCatalog(Catalog):
         key = to_base64(topic.topic_id)
         self._want(
             {"kind": "topic", "topic": key, "name": name, "partitions": partitions, "configs": topic.overrides},
-            *lead_new(TopicState(name, key, {}), range(partitions), self.state.live),
+            *lead_new(TopicState(name, key, {}), range(partitions), self._leaders()),
         )
         self._add(topic)
         self._planned.append(topic)
         return topic
+
+    def _leaders(self) -> Sequence[int]:
+        return self.state.eligible(self.state.live)
+
+    def want_leader(self, topic: Topic, partition: int, node_id: int, *, once: bool = False) -> None:
+        key = to_base64(topic.topic_id)
+        self._want({"kind": "want", "topic": key, "partition": partition, "leader": node_id, "once": once})
+
+    def keep(self, name: str, data: bytes) -> None:
+        """A document of the broker: users, access control entries. Whoever wrote it reads it again."""
+        self._want({"kind": "document", "name": name, "text": data.decode()})
 
     def deleting(self, topic: Topic) -> Generator[None, None, None]:
         yield from ()
@@ -95,7 +112,7 @@ class ClusterCatalog(Catalog):
         new = range(len(topic.partitions), count)
         self._want(
             {"kind": "grow", "topic": key, "partitions": count},
-            *lead_new(TopicState(topic.name, key, {}), new, self.state.live),
+            *lead_new(TopicState(topic.name, key, {}), new, self._leaders()),
         )
 
     def set_overrides(self, topic: Topic, overrides: Mapping[str, str]) -> None:
@@ -178,6 +195,9 @@ class ClusterCatalog(Catalog):
             if topic is not None:
                 logger.info("topic %s has come, with %d partitions", topic.name, topic.count)
             return topic
+        if kind == "document":
+            self.documents_changed()
+            return None
         if kind in ("broker_configs", "group_configs"):
             self._use_configs()
             for topic in self.by_name.values():

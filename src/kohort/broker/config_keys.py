@@ -57,6 +57,21 @@ _BROKER = [
         "In a cluster: objects of a broker's journal after which they are turned into segments and deleted.",
         1,
     ),
+    _key(
+        "kohort.cluster.drained.brokers",
+        _LIST,
+        (),
+        "In a cluster: ids of brokers that are to lead nothing; what they lead moves to others.",
+        dynamic=True,
+    ),
+    _key(
+        "kohort.cluster.cache.bytes",
+        _L,
+        128 * 1024 * 1024,
+        "In a cluster: memory of a broker for records that the store has in segments; what is not there is read from "
+        "the store. Records that no segment has yet are written to one when they are a quarter of that.",
+        1024 * 1024,
+    ),
     _key("listeners", _LIST, None, "NAME://HOST:PORT, several with commas; in place of --host and --port."),
     _key("advertised.listeners", _LIST, None, "NAME://HOST:PORT told to clients instead of the address listened on."),
     _key(

@@ -45,7 +45,7 @@ class CoordinatorLog(Generic[S]):
         self._runtime = runtime
         self._compression = compression
         self._changed = changed
-        self._loader = ShardLoader(runtime, load_buffer_bytes)
+        self._loader = ShardLoader(runtime, load_buffer_bytes, core.run_elsewhere)
         self._partitions: dict[int, Partition] = {}
         self._not_ready: list[Shard[S]] = []  # led, but their log is still on its way from the store
 

@@ -100,8 +100,9 @@ class Leading:
             self._load(wanted, now_ms)
         for topic in news:
             self._core.leaders_changed(topic, now_ms)
-        if self._balance_due_ms is None and self._has_moves():
-            self._balance_due_ms = now_ms + self._delay_ms()
+        delay_ms = self._delay_ms()
+        if (self._balance_due_ms is None or not delay_ms) and self._has_moves():
+            self._balance_due_ms = now_ms + delay_ms
 
     def members_changed(self, now_ms: int) -> None:
         """A broker has come or gone: wait for others before partitions move."""
@@ -159,6 +160,16 @@ class Leading:
         topic = partition.topic
         log = JournalLog(
             topic.name, partition.index, topic.config, topic_id=wanted.topic_id, epoch=wanted.epoch, now_ms=now_ms
+        )
+        manifest = loaded.manifest
+        log.restore_segments(
+            manifest.segments,
+            self._membership.cache,
+            start_offset=manifest.start_offset,
+            next_offset=manifest.next_offset,
+            first_dirty_offset=manifest.first_dirty_offset,
+            epochs=manifest.epochs,
+            producers=manifest.producers,
         )
         for data in loaded.parts:
             log.restore(data)
@@ -238,6 +249,7 @@ class Leading:
             self._retries.append((now_ms + wait_ms, write))
         elif other is None:
             journal.stored(write)
+            self.tidying.stored(write.size, now_ms)
         else:
             self._membership.fenced(_why(write.name, other), now_ms)
 
@@ -299,7 +311,9 @@ class Leading:
 
     def _delay_ms(self) -> int:
         """None for what an operator wants."""
-        wanted = any(row.wanted != NO_LEADER for _, _, row in self._own())
+        membership = self._membership
+        state, here = membership.state, (NO_LEADER, membership.node_id)
+        wanted = membership.node_id in state.drained or any(row.wanted not in here for _, _, row in self._own())
         return 0 if wanted else self._balance_delay_ms
 
     def _balance(self, now_ms: int) -> None:

@@ -17,7 +17,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.cluster_jobs import StoreJob
+from kohort.broker.cluster_jobs import StoreJob, read_range
 from kohort.broker.cluster_topics import ClusterCatalog
 from kohort.broker.leading import Leading
 from kohort.broker.peers import Peers
@@ -26,22 +26,26 @@ from kohort.cluster import meta_log, names
 from kohort.cluster.engine import Engine, Exists
 from kohort.cluster.journal_writer import JournalWriter
 from kohort.cluster.liveness import Liveness
-from kohort.cluster.placing import is_orphan
+from kohort.cluster.placing import chosen, is_orphan
 from kohort.cluster.snapshots import Damaged, encode_state
-from kohort.cluster.state import Change, ClusterState, Status
+from kohort.cluster.state import Change, ClusterState, PartitionState, Status, TopicState
+from kohort.protocol.errors import KafkaError
+from kohort.protocol.uuids import to_base64
+from kohort.storage.cold_segment import BlockCache
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
     from kohort.broker.table import Handler
-    from kohort.broker.topics import Topic
+    from kohort.broker.topics import Partition, Topic
 
 logger = logging.getLogger("kohort.cluster")
 
 CHANGING = frozenset(
     {
         "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "Metadata",
-        "FindCoordinator",
+        "FindCoordinator", "ElectLeaders", "AlterPartitionReassignments", "CreateAcls", "DeleteAcls",
+        "AlterUserScramCredentials",
     }
 )  # fmt: skip
 """Requests that may change the cluster."""
@@ -78,8 +82,10 @@ class Membership:
         self.incarnation = 0
         self.journal = JournalWriter(names.journal_id(self.node_id, 0))
         self.journal.is_open = False
+        self.cache = BlockCache(core.config["kohort.cluster.cache.bytes"], partial(read_range, engine))
         self.leading = Leading(self)
         self.peers = Peers(core)
+        self.catalog.documents_changed = self._documents_changed
         self.why_registering = "started"
         self.why_stopped: str | None = None
         self.ended: Callable[[], None] | None = None  # told when the broker cannot go on
@@ -196,6 +202,23 @@ class Membership:
             return response
         self.propose(Asked(self, handler, call, request), now_ms)
         return None
+
+    def _placed(self, partition: Partition) -> tuple[TopicState, PartitionState] | None:
+        topic = self.state.topics.get(to_base64(partition.topic.topic_id))
+        if topic is None or partition.index >= len(topic.partitions):
+            return None
+        return topic, topic.partitions[partition.index]
+
+    def preferred(self, partition: Partition) -> int:
+        """Who should lead it: whom an operator wants, else by its name alone; -1 for nobody."""
+        found = self._placed(partition)
+        live = self.state.eligible(self.state.live)
+        return -1 if found is None else chosen(found[0], partition.index, found[1], live)
+
+    def wanted(self, partition: Partition) -> int:
+        """Whom an operator wants to lead it; -1 for nobody, or for one that does not live."""
+        found = self._placed(partition)
+        return -1 if found is None or found[1].wanted not in self.state.live else found[1].wanted
 
     def propose(self, proposal: Proposal, now_ms: int) -> None:
         self._proposals.append((proposal, now_ms))
@@ -319,6 +342,14 @@ class Membership:
         if version % meta_log.SNAPSHOT_EVERY == 0:
             data = encode_state(self.state)
             self.ask(lambda: meta_log.keep_snapshot(self.engine, version, data), lambda *_: None)
+
+    def _documents_changed(self) -> None:
+        """Users and access control entries are those of the meta log, also where a plan has tried others."""
+        for kept in (self.core.users, self.core.access):
+            try:
+                kept.load()
+            except KafkaError as error:
+                logger.error("%s", error.message)
 
     def _sweep(self, topic_id: str, partitions: int) -> None:
         """What a deleted topic has outside of journals goes with it; one of the brokers sees to it."""

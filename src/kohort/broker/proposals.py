@@ -213,7 +213,7 @@ class HandOver:
 
     def changes(self, state: ClusterState, now_ms: int) -> list[Change]:
         node_id = self._membership.node_id
-        others = [node for node in state.live if node != node_id] if self._stops else state.live
+        others = state.eligible([node for node in state.live if node != node_id] if self._stops else state.live)
         changes: list[Change] = []
         for topic, index, _ in list(state.led_by(self._journal)):
             if not self._stops and (topic.topic_id, index) not in self._given_up:

@@ -57,6 +57,11 @@ class Purgatory:
                 waiter.try_complete(now_ms, expired=True)
                 self._remove(waiter)
 
+    def take_out(self, waiter: Waiter) -> None:
+        """It may be parked again."""
+        self._remove(waiter)
+        waiter.done = False
+
     def forget(self, connection: Connection) -> None:
         """The client is gone."""
         for waiter in list(connection.waiters):

@@ -33,6 +33,7 @@ _SLICE_S = 0.004
 _TURN_S = 0.02
 _COST_HALVED_S = 10.0
 _IDLE_CHECKS = 4
+_READ_THREADS = 4  # of a broker in a cluster, for records that are not in memory
 _STORE_THREADS = 8  # of a broker in a cluster, where every write waits for the store
 
 
@@ -57,6 +58,7 @@ class Server:
         self.certificates: Certificates | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._worker: ThreadPoolExecutor | None = None
+        self._readers: ThreadPoolExecutor | None = None
         self._jobs: set[asyncio.Future[None]] = set()
         self._muted: set[Connection] = set()  # those whose end of waiting has a timer
         self._is_shut = False
@@ -118,7 +120,7 @@ class Server:
         self._is_stopping = True
         if self._jobs:
             await asyncio.wait(self._jobs)
-        for threads in (self._threads, self._worker):
+        for threads in (self._threads, self._worker, self._readers):
             if threads is not None:
                 threads.shutdown(wait=True)
         await asyncio.sleep(0)
@@ -140,7 +142,7 @@ class Server:
         self._turn_open = True
         for protocol in list(self._protocols):
             protocol.abort()
-        for threads in (self._threads, self._worker):
+        for threads in (self._threads, self._worker, self._readers):
             if threads is not None:
                 threads.shutdown(wait=False, cancel_futures=True)
 
@@ -347,6 +349,11 @@ class Server:
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="kohort-worker")
             return self._worker
+        if self.core.membership is not None and getattr(job, "reads_records", False):
+            # Of their own, so that a slow read of old records never holds up the journal or a sign of life.
+            if self._readers is None:
+                self._readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kohort-read")
+            return self._readers
         if self._threads is None:
             count = 2 if self.core.membership is None else _STORE_THREADS
             self._threads = ThreadPoolExecutor(count, thread_name_prefix="kohort-io")

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic
 
 from kohort.coordinator.scan import key_values
 from kohort.coordinator.shard import Damage, S, Shard
-from kohort.protocol.errors import KafkaError
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.records.batch import BatchHeader, check_crc, iter_batches
 from kohort.records.errors import RecordsError
+from kohort.storage.cold_segment import NotInMemory, StoreFailed
 
 if TYPE_CHECKING:
     from kohort.broker.topics import Partition
@@ -42,6 +43,7 @@ class _Load(Generic[S]):
         self._offset = partition.log.start_offset
         self._buffer_bytes = buffer_bytes
         self._batches: Iterator[tuple[memoryview, int, BatchHeader]] = iter(())
+        self.missing: Callable[[], None] | None = None  # to be run elsewhere before there is more to read
 
     def step(self) -> bool:
         """Another slice; True when all of it is read and applied."""
@@ -65,20 +67,28 @@ class _Load(Generic[S]):
             if batch is not None:
                 budget -= self._replay(*batch) + 1
             elif self._offset < self.end_offset:
-                self._batches = self._read()
+                chunks = self._read()
+                if self.missing is not None:
+                    return False
+                self._batches = self._all_checked(chunks)
             else:
                 return True
         return False
 
-    def _read(self) -> Iterator[tuple[memoryview, int, BatchHeader]]:
-        """The batches of the next buffer, each checked before it is given out."""
+    def _read(self) -> list[memoryview]:
         log = self.partition.log
         self._offset = max(self._offset, log.start_offset)  # which may have moved meanwhile
-        began = self._offset
         try:
-            chunks = log.read(began, self._buffer_bytes, max_offset=self.end_offset)
+            return log.read(self._offset, self._buffer_bytes, max_offset=self.end_offset)
+        except (NotInMemory, StoreFailed) as missing:
+            self.missing = log.warm(self._offset, self._buffer_bytes) or missing.load
+            return []
         except KafkaError as error:
-            raise Damage(began, error.message) from error
+            raise Damage(self._offset, error.message) from error
+
+    def _all_checked(self, chunks: list[memoryview]) -> Iterator[tuple[memoryview, int, BatchHeader]]:
+        """The batches of a buffer, each checked before it is given out."""
+        began = self._offset
         for chunk in chunks:
             yield from self._checked(chunk)
         if self._offset == began < self.end_offset:
@@ -119,10 +129,33 @@ class _Load(Generic[S]):
         return count
 
 
+class _Missing(Generic[S]):
+    """What a load needs from the store of a cluster; asked for until it is there, or known to be damaged."""
+
+    reads_records = True
+
+    def __init__(self, loader: ShardLoader[S], load: _Load[S]) -> None:
+        self._loader = loader
+        self._load = load
+
+    def run(self) -> None:
+        assert self._load.missing is not None
+        self._load.missing()
+
+    def finish(self, error: BaseException | None, now_ms: int) -> None:
+        damaged = isinstance(error, KafkaError) and error.code == ErrorCode.CORRUPT_MESSAGE
+        retry = error is not None and not damaged
+        if retry:
+            logger.warning("%s is still loading: %s", self._load.partition, error)
+        self._loader.goes_on(self._load, now_ms + (LOOK_AGAIN_MS if retry else 0))
+
+
 class ShardLoader(Generic[S]):
-    def __init__(self, runtime: Runtime[S], buffer_bytes: int) -> None:
+    def __init__(self, runtime: Runtime[S], buffer_bytes: int, run_elsewhere: Callable[[Any], None]) -> None:
         self._runtime = runtime
         self._buffer_bytes = buffer_bytes
+        self._run_elsewhere = run_elsewhere
+        self._waiting: dict[_Load[S], int | None] = {}  # for the store, or until they ask it again
         self._loads: deque[_Load[S]] = deque()
         self._unsafe: list[_Load[S]] = []  # read, and waiting for the disk
         self._done = 0
@@ -143,15 +176,25 @@ class ShardLoader(Generic[S]):
 
     @property
     def is_idle(self) -> bool:
-        return not self._loads and not self._unsafe
+        return not self._loads and not self._unsafe and not self._waiting
 
     def next_deadline(self, now_ms: int) -> int:
-        return now_ms if self._loads else now_ms + LOOK_AGAIN_MS
+        if self._loads:
+            return now_ms
+        return min([at_ms for at_ms in self._waiting.values() if at_ms is not None], default=now_ms + LOOK_AGAIN_MS)
+
+    def goes_on(self, load: _Load[S], at_ms: int) -> None:
+        """What it needed was asked for: it reads on, then."""
+        self._waiting[load] = at_ms
 
     def step(self, now_ms: int) -> None:
         """The next slice; never raises."""
         if self._unsafe:
             self.look_again(now_ms)
+        for load in [load for load, at_ms in self._waiting.items() if at_ms is not None and at_ms <= now_ms]:
+            del self._waiting[load]
+            load.missing = None
+            self._loads.append(load)
         if not self._loads:
             return
         load = self._loads[0]
@@ -160,9 +203,12 @@ class ShardLoader(Generic[S]):
             self._done += 1
             if not self._loads and self._records:
                 logger.info("loaded %d records in %d ms", self._records, now_ms - self._started_ms)
+        elif load.missing is not None:
+            self._waiting[self._loads.popleft()] = None
+            self._run_elsewhere(_Missing(self, load))
         elif now_ms - self._said_ms >= PROGRESS_EVERY_MS:
             self._said_ms = now_ms
-            total = self._done + len(self._loads)
+            total = self._done + len(self._loads) + len(self._waiting)
             logger.info("loading: %d of %d partitions, %d records so far", self._done, total, self._records)
 
     def look_again(self, now_ms: int) -> None:

@@ -10,15 +10,19 @@ A step that fails is taken again later; one that was taken half leaves rubbish, 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.broker.proposals import Wish
 from kohort.cluster import journal as journals
 from kohort.cluster import manifests, names
-from kohort.cluster.engine import Engine
-from kohort.cluster.manifests import Draft, Manifest
+from kohort.cluster.engine import Engine, EngineError
+from kohort.cluster.manifests import Again, Draft, Fresh, Manifest, Part, Segment
+from kohort.cluster.snapshots import Damaged
 from kohort.cluster.state import Change, Status
+from kohort.storage.cold_segment import BlockCache, ColdSegment, block_of
 from kohort.storage.journal_log import JournalLog
+from kohort.storage.memory_log import MemorySegment
+from kohort.storage.segment import Segment as LogSegment
 
 if TYPE_CHECKING:
     from kohort.broker.leading import Place
@@ -27,13 +31,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.cluster")
 
 AGAIN_MS = 1_000
+STORED_SOON_MS = 10
 OLD_LIVES = 50
+PIECE = 64 * 1024
+
+
+class Drafted(NamedTuple):
+    log: JournalLog
+    sealed: list[LogSegment]
+    draft: Draft
 
 
 class Tidying:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._slots: int = membership.core.config["kohort.cluster.journal.objects"]
+        self._fresh_limit: int = membership.core.config["kohort.cluster.cache.bytes"] // 4
+        self._fresh_bytes = 0  # that were stored in the journal since the last manifests
+        self._drafted: list[Drafted] = []  # when their last records are stored they can be written
         self._handed_over: dict[tuple[str, int, int], int] = {}  # and the first slot that others may need
         self._replaced: list[str] = []  # not named any more; to be deleted after another write to the journal
         self._released: list[tuple[int, list[str]]] = []  # the slot of that write, and what goes when it is stored
@@ -50,6 +65,14 @@ class Tidying:
         self._released.clear()
         self._deleted_below = 0
         self.has_word = False
+        self._fresh_bytes = 0
+        self._drafted = []
+
+    def stored(self, size: int, now_ms: int) -> None:
+        """So much more is in the journal, and in memory."""
+        self._fresh_bytes += size
+        if self._fresh_bytes >= self._fresh_limit:
+            self._due_ms = min(self._due_ms, now_ms)
 
     def said(self, seq: int) -> None:
         """The journal says in this slot what it was to say."""
@@ -72,10 +95,15 @@ class Tidying:
         journal = self._membership.journal
         if not journal.is_open:
             return
+        if self._drafted:
+            self._write_drafted(now_ms)
+            return
         stored = journal.stored_seq
         if journal.said_trimmed > self._deleted_below or any(seq <= stored for seq, _ in self._released):
             self._delete(now_ms)
-        elif stored - journal.trimmed >= self._slots and (dirty := [log for log in logs if log.first_seq is not None]):
+        elif (stored - journal.trimmed >= self._slots or self._fresh_bytes >= self._fresh_limit) and (
+            dirty := [log for log in logs if log.first_seq is not None]
+        ):
             self._write(dirty, now_ms)
         elif others := [log for log in logs if _is_due(log)]:
             self._write(others, now_ms)
@@ -85,40 +113,59 @@ class Tidying:
     # ---- segments and manifests
 
     def _write(self, logs: list[JournalLog], now_ms: int) -> None:
-        membership = self._membership
-        drafts = [self._draft(log) for log in logs]
+        self._drafted = [self._draft(log, now_ms) for log in logs]
+        self._write_drafted(now_ms)
+
+    def _write_drafted(self, now_ms: int) -> None:
+        """Once all that the manifests would say of producers is stored: it must not say more than the journals."""
+        led = [row for row in self._drafted if row.log.failure is None]
+        if any(log.durable_offset < draft.after.next_offset for log, _, draft in led):
+            self._due_ms = now_ms + STORED_SOON_MS
+            return
+        self._drafted = []
+        self._fresh_bytes = 0
         self.is_running = True
-        engine, nonce, journal = membership.engine, membership.nonce(), membership.journal
+        membership = self._membership
+        engine, nonce, journal, cache = membership.engine, membership.nonce(), membership.journal, membership.cache
         membership.ask(
-            lambda: [manifests.write(engine, draft, nonce) for draft in drafts],
-            lambda found, error, now_ms: self._written(journal, logs, found, error, now_ms),
+            lambda: [_try_to_write(engine, row.draft, nonce, cache) for row in led],
+            lambda found, error, now_ms: self._written(journal, led, found, error, now_ms),
         )
 
-    def _draft(self, log: JournalLog) -> Draft:
+    def _draft(self, log: JournalLog, now_ms: int) -> Drafted:
         before: Manifest = log.manifest or Manifest()
-        kept = before.kept(log.start_offset, log.was_compacted)
-        number = before.number + 1 if before.epoch == log.epoch else 0
-        begin = kept[-1].next_offset if kept else log.start_offset
-        after = Manifest(log.epoch, number, log.stored_seq, log.start_offset, log.durable_offset, list(kept))
+        number = (before.number if before.epoch == log.epoch else -1) + 1 + log.failed_manifests
+        sealed = log.sealed(now_ms)
+        pieces = [_piece(segment, log.start_offset) for segment in sealed]
+        manifests.join_small(pieces, sum(s.size for s in sealed if isinstance(s, MemorySegment)))
+        after = Manifest(log.epoch, number, log.stored_seq, log.start_offset, log.end_offset, log.first_dirty_offset)
+        after.epochs, after.producers = log.epochs.entries(), log.producer_rows()
         log.was_compacted = False
-        return Draft(log.topic_id, log.partition, before, after, log.stored_batches(begin))
+        return Drafted(log, sealed, Draft(log.topic_id, log.partition, before, after, pieces))
 
     def _written(
-        self, journal: Any, logs: list[JournalLog], found: list[Draft] | None, error: Exception | None, now_ms: int
+        self,
+        journal: Any,
+        drafted: list[Drafted],
+        found: list[Exception | None] | None,
+        error: Exception | None,
+        now_ms: int,
     ) -> None:
         self.is_running = False
         if journal is not self._membership.journal or not journal.is_open:
             return
-        if error is not None or found is None:
-            logger.warning("the journal cannot be tidied yet: %s", error)
-            for log in logs:
-                log.was_compacted = True  # some of the segments may be there: begin anew
-            return
+        errors = [error] * len(drafted) if found is None else found
         settled: list[Change] = []
-        for log, draft in zip(logs, found, strict=True):
+        for (log, sealed, draft), failed in zip(drafted, errors, strict=True):
             if log.failure is not None:
                 continue
-            log.manifest = draft.after
+            if failed is not None:
+                logger.warning("the journal of %s-%d cannot be tidied yet: %s", log.topic, log.partition, failed)
+                log.was_compacted = True  # whatever is there of it, begin anew
+                log.failed_manifests += 1
+                continue
+            log.manifest, log.failed_manifests = draft.after, 0
+            log.use_segments(sealed, draft.after.segments, draft.after.next_offset, self._membership.cache)
             log.first_seq = None if log.stored_seq <= draft.after.after else draft.after.after + 1
             if not log.is_settled:
                 log.is_settled = True
@@ -201,6 +248,31 @@ def _is_due(log: JournalLog) -> bool:
         return True
     manifest: Manifest | None = log.manifest
     return manifest is not None and any(row.next_offset <= log.start_offset for row in manifest.segments)
+
+
+def _piece(segment: LogSegment, start_offset: int) -> Segment | Fresh | Again:
+    if isinstance(segment, ColdSegment):
+        row = segment.row
+        assert isinstance(row, Segment)
+        return row
+    assert isinstance(segment, MemorySegment)
+    parts = (Part(*row) for row in segment.pieces(start_offset, PIECE))
+    return Fresh(parts, segment.first_timestamp, [list(txn) for txn in segment.aborted])
+
+
+def _try_to_write(engine: Engine, draft: Draft, nonce: str, cache: BlockCache) -> Exception | None:
+    """On another thread. What is written stays in memory as long as there is room: it is what consumers read next."""
+
+    def wrote(row: Segment, data: bytes) -> None:
+        for slot, block in enumerate(row.blocks):
+            part = data[block.position : block.position + block.size]
+            cache.put(row, slot, block_of(part, block.base_offset))
+
+    try:
+        manifests.write(engine, draft, nonce, wrote)
+    except (EngineError, Damaged) as error:
+        return error
+    return None
 
 
 def _empty(engine: Engine, journal: str, nonce: str) -> None:

@@ -389,6 +389,9 @@ class Catalog:
         topic.partitions = wider.partitions
         logger.info("topic %s has %d partitions now, it had %d", topic.name, count, before)
 
+    def want_leader(self, topic: Topic, partition: int, node_id: int, *, once: bool = False) -> None:
+        """A broker that stands alone leads everything already."""
+
     def set_overrides(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Give a topic other configs, in effect at once."""
         config = LogConfig.parse(overrides, self.base_config)

@@ -29,7 +29,9 @@ class Users:
         self._given: dict[tuple[str, str], ScramKeys] = {}
 
     def load(self) -> None:
+        """What is kept, in place of what is known of it."""
         data = self._store.read_file(DOCUMENT)
+        self.scram = {}
         if data is None:
             return
         try:
@@ -40,8 +42,8 @@ class Users:
         except (ValueError, KeyError, TypeError):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{DOCUMENT} in the data directory is damaged: restore it from a copy, or move it away and add the "
-                "users of SCRAM again",
+                f"{DOCUMENT} in the data directory, or in the store of the cluster, is damaged: restore it from a "
+                "copy, or move it away and add the users of SCRAM again",
             ) from None
 
     def give(self, passwords: Mapping[str, str]) -> None:
@@ -84,10 +86,4 @@ class Users:
         for (user, mechanism), keys in self.scram.items():
             kept = {part: base64.b64encode(getattr(keys, part)).decode() for part in _PARTS}
             document.setdefault(user, {})[mechanism] = kept | {"iterations": keys.iterations}
-        try:
-            self._store.write_file(DOCUMENT, json.dumps({"scram": document}, indent=1).encode())
-        except NotImplementedError:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "Users cannot be changed in a cluster yet: give them to every broker at its start.",
-            ) from None
+        self._store.write_file(DOCUMENT, json.dumps({"scram": document}, indent=1).encode())

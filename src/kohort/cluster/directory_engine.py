@@ -17,10 +17,14 @@ _ASIDE = ".tmp"
 class DirectoryEngine(Engine):
     poll_ms = 100
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         self.root = Path(path).absolute()
         self.name = str(self.root)
         self._known: set[str] = set()
+        if not create:
+            if not self.root.is_dir():
+                raise EngineError(f"there is no directory {self.root}: is it the one that the brokers were given?")
+            return
         try:
             (self.root / _ASIDE).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -60,6 +64,20 @@ class DirectoryEngine(Engine):
         try:
             with open(f"{self.root}/{name}", "rb", buffering=0) as file:
                 return file.read()
+        except FileNotFoundError:
+            raise Missing(name) from None
+        except OSError as error:
+            raise EngineError(f"cannot read {name} in {self.root}: {error.strerror or error}") from None
+
+    def get_range(self, name: str, position: int, size: int) -> bytes:
+        try:
+            with open(f"{self.root}/{name}", "rb", buffering=0) as file:
+                file.seek(position)
+                parts, left = [], size
+                while left and (part := file.read(left)):
+                    parts.append(part)
+                    left -= len(part)
+                return b"".join(parts)
         except FileNotFoundError:
             raise Missing(name) from None
         except OSError as error:

@@ -37,6 +37,10 @@ class Engine(ABC):
     def get(self, name: str) -> bytes:
         """The whole object; Missing where there is none."""
 
+    def get_range(self, name: str, position: int, size: int) -> bytes:
+        """A part of an object, shorter where the object ends before; Missing where there is none."""
+        return self.get(name)[position : position + size]
+
     @abstractmethod
     def list(self, prefix: str) -> list[str]:
         """The names below a prefix that ends in a slash, sorted."""

@@ -1,7 +1,8 @@
 """Reading what partitions have, from the manifests and journals of those who led them before. On any thread.
 
 A journal is ended before it is read, unless its owner has handed the partition over and said where: whatever its owner
-acknowledged is then in what is read, and it can acknowledge nothing more.
+acknowledged is then in what is read, and it can acknowledge nothing more. Segments are not read here: the manifest says
+all that a leader must know of them.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def load(engine: Engine, wanted: list[Wanted], nonce: str) -> list[Loaded]:
 
 def _load(engine: Engine, journals: _Journals, wanted: Wanted) -> Loaded:
     manifest = manifests.last(engine, wanted.topic_id, wanted.partition)
-    loaded = Loaded(wanted, [*manifests.read(engine, manifest)], manifest.start_offset, manifest)
+    loaded = Loaded(wanted, [], manifest.start_offset, manifest)
     for source in wanted.before:
         if source.epoch < manifest.epoch:
             continue

@@ -58,7 +58,7 @@ def is_orphan(state: ClusterState, partition: PartitionState) -> bool:
 
 def take_over(state: ClusterState, journals: set[str], live: Sequence[int]) -> list[Change]:
     """Other leaders for everything that these lives of brokers lead, and for what nobody leads."""
-    changes = []
+    changes, live = [], state.eligible(live)
     for topic, index, partition in state.partitions():
         if is_orphan(state, partition) or partition.sources[-1].journal in journals:
             leader = chosen(topic, index, partition, live)
@@ -69,7 +69,7 @@ def take_over(state: ClusterState, journals: set[str], live: Sequence[int]) -> l
 
 def moves(state: ClusterState, journal: str, node_id: int, limit: int) -> list[tuple[TopicState, int, int]]:
     """What a broker leads and should not: (topic, partition, to whom)."""
-    live = state.live
+    live = state.eligible(state.live)
     found = []
     for topic, index, partition in state.led_by(journal):
         to = chosen(topic, index, partition, live)

@@ -47,6 +47,7 @@ def encode_state(state: ClusterState) -> bytes:
         "broker_configs": [[node, configs] for node, configs in state.broker_configs.items()],
         "cluster_configs": state.cluster_configs,
         "group_configs": state.group_configs,
+        "documents": state.documents,
         "next_producer_id": state.next_producer_id,
         "news": [list(news) for news in state.news],
     }
@@ -66,6 +67,7 @@ def decode_state(name: str, data: bytes) -> ClusterState:
         state.names[topic.name] = topic.topic_id
     state.broker_configs = {node: configs for node, configs in document["broker_configs"]}
     state.cluster_configs, state.group_configs = document["cluster_configs"], document["group_configs"]
+    state.documents = document.get("documents", {})
     state.next_producer_id = document["next_producer_id"]
     state.news.extend(News(*row) for row in document["news"])
     return state

@@ -7,7 +7,7 @@ proposes one has checked it against the state that it follows.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -18,6 +18,8 @@ FORMAT = 1
 NO_LEADER = -1
 NEWS_KEPT = 50
 PRODUCER_ID_BLOCK = 1000
+DRAINED = "kohort.cluster.drained.brokers"
+"""The config that lists the brokers which are to lead nothing."""
 
 Change = dict[str, Any]
 
@@ -72,7 +74,9 @@ class PartitionState:
     sources: list[Source] = field(default_factory=list)
     """Of the epochs that no manifest covers, and the current one; oldest first."""
     wanted: int = NO_LEADER
-    """Whom an operator wants to lead it."""
+    """Whom an operator wants to lead it, as long as that broker lives."""
+    once: bool = False
+    """The wish is over when it has come true."""
 
     def led_by(self, journal: str) -> bool:
         return self.leader != NO_LEADER and self.sources[-1].journal == journal
@@ -109,6 +113,8 @@ class ClusterState:
         self.broker_configs: dict[int, dict[str, str]] = {}
         self.cluster_configs: dict[str, str] | None = None
         self.group_configs: dict[str, dict[str, str]] = {}
+        self.documents: dict[str, str] = {}
+        """Users of SCRAM and access control entries, as brokers write them."""
         self.next_producer_id = 0
         self.news: deque[News] = deque(maxlen=NEWS_KEPT)
 
@@ -117,6 +123,17 @@ class ClusterState:
     @property
     def live(self) -> list[int]:
         return sorted(node for node, broker in self.brokers.items() if broker.status is Status.LIVE)
+
+    @property
+    def drained(self) -> frozenset[int]:
+        """Brokers that are to lead nothing."""
+        named = (self.cluster_configs or {}).get(DRAINED, "").split(",")
+        return frozenset(int(node) for node in named if node.strip().isdigit())
+
+    def eligible(self, live: Sequence[int]) -> Sequence[int]:
+        """Those of them that may be given partitions: all, where all are drained."""
+        drained = self.drained
+        return ([node_id for node_id in live if node_id not in drained] or live) if drained else live
 
     def partitions(self) -> Iterator[tuple[TopicState, int, PartitionState]]:
         for topic in self.topics.values():
@@ -170,11 +187,12 @@ class ClusterState:
         partition.leader, partition.epoch = change["leader"], change["epoch"]
         if partition.leader != NO_LEADER:
             partition.sources.append(Source(partition.epoch, self.brokers[partition.leader].journal))
-        if partition.wanted == partition.leader:
-            partition.wanted = NO_LEADER
+        if partition.once and partition.wanted == partition.leader:
+            partition.wanted, partition.once = NO_LEADER, False
 
     def _want(self, change: Change) -> None:
-        self.topics[change["topic"]].partitions[change["partition"]].wanted = change["leader"]
+        partition = self.topics[change["topic"]].partitions[change["partition"]]
+        partition.wanted, partition.once = change["leader"], change.get("once", False)
 
     def _settled(self, change: Change) -> None:
         topic = self.topics.get(change["topic"])
@@ -210,6 +228,9 @@ class ClusterState:
         if change["configs"]:
             self.group_configs[change["group"]] = dict(change["configs"])
 
+    def _document(self, change: Change) -> None:
+        self.documents[change["name"]] = change["text"]
+
     def _producer_ids(self, change: Change) -> None:
         self.next_producer_id = change["start"] + change["count"]
 
@@ -228,6 +249,7 @@ _APPLY: dict[str, Callable[[ClusterState, Change], None]] = {
     "topic_configs": ClusterState._topic_configs,
     "broker_configs": ClusterState._broker_configs,
     "group_configs": ClusterState._group_configs,
+    "document": ClusterState._document,
     "producer_ids": ClusterState._producer_ids,
 }
 KINDS = frozenset(_APPLY)

@@ -1,23 +1,31 @@
-"""A partition whose records are safe in a journal that all brokers can read; its leader has them in memory.
+"""A partition whose records are safe in a journal that all brokers can read; its leader has the newest in memory.
 
-The high watermark is what the journal has. What is read back at a take-over comes in through `restore`. Of the journal
-only its writer's interface is known here.
+The high watermark is what the journal has. What has become segments of the store is read from there when it is asked
+for. What is read back at a take-over comes in through `restore`. Of the journal only its writer's interface is known
+here.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import iter_batches
+from kohort.storage.cold_segment import BlockCache, ColdSegment, StoredSegment
 from kohort.storage.config import LogConfig
+from kohort.storage.epochs import LeaderEpochs
 from kohort.storage.errors import StorageError
 from kohort.storage.log import Buffer, FlushCallback
-from kohort.storage.memory_log import MemoryLog
+from kohort.storage.memory_log import MemoryLog, MemorySegment
+from kohort.storage.producers import AppendedBatch, ProducerState, ProducerStates
+from kohort.storage.segment import Segment
 
 _EVERYTHING = 1 << 62
+BLOCKS_AT_ONCE = 4
 
 
 class Journal(Protocol):
@@ -40,6 +48,7 @@ class JournalLog(MemoryLog):
         self.epoch = epoch
         self.manifest: Any = None  # the last one, as cluster/ knows it
         self.is_settled = True  # whether no journal of an earlier leader is needed any more
+        self.failed_manifests = 0  # since the last one: their numbers may be taken
         self.was_compacted = False  # since the last manifest
         self.stored_seq = -1  # the last slot of the journal that has something of this log
         self.first_seq: int | None = None  # the first slot that has something which no manifest covers
@@ -80,6 +89,25 @@ class JournalLog(MemoryLog):
         finally:
             self._stamps, self.failure = stamps, failure
         self.durable_offset = self.end_offset
+
+    def restore_segments(
+        self,
+        rows: Sequence[StoredSegment],
+        cache: BlockCache,
+        *,
+        start_offset: int,
+        next_offset: int,
+        first_dirty_offset: int,
+        epochs: Sequence[tuple[int, int]],
+        producers: Sequence[Any],
+    ) -> None:
+        """What a manifest says; none of its segments is read."""
+        self.segments = [ColdSegment(row, cache) for row in rows]
+        self.start_offset = start_offset
+        self.end_offset = self.durable_offset = next_offset
+        self.first_dirty_offset = first_dirty_offset
+        self.epochs = LeaderEpochs(epochs)
+        self.producers = ProducerStates(_producer(*row) for row in producers)
 
     def restore_start(self, start_offset: int) -> None:
         if start_offset > self.start_offset:
@@ -130,14 +158,57 @@ class JournalLog(MemoryLog):
             if callback is not None:
                 callback(None)
 
-    def stored_batches(self, offset: int) -> list[tuple[memoryview, int]]:
-        """What is stored from an offset on: bytes of whole batches, and the offset that follows each."""
-        found = []
-        if offset < self.durable_offset:
-            for view in self.read(max(offset, self.start_offset), _EVERYTHING, max_offset=self.durable_offset):
-                for pos, header in iter_batches(view):
-                    found.append((view[pos : pos + header.size], header.next_offset))
-        return found
+    # --- segments of the store
+
+    @property
+    def fresh_bytes(self) -> int:
+        """Of records that no segment of the store has."""
+        return sum(segment.size for segment in self.segments if isinstance(segment, MemorySegment))
+
+    def sealed(self, now_ms: int) -> list[Segment]:
+        """All segments; whatever is appended from now on goes into another one."""
+        if self.end_offset > self.start_offset:
+            self.roll(now_ms)
+        return [segment for segment in self.segments if self.start_offset < segment.next_offset and segment.size]
+
+    def producer_rows(self) -> list[Any]:
+        return [
+            [p.producer_id, p.epoch, list(p.batches), p.last_timestamp, p.coordinator_epoch, p.txn_first_offset]
+            for p in self.producers
+        ]
+
+    def use_segments(
+        self, before: list[Segment], rows: Sequence[StoredSegment], next_offset: int, cache: BlockCache
+    ) -> None:
+        """The store has what was `sealed` before, up to `next_offset`, in these segments: it need not be in memory."""
+        known = {id(segment) for segment in self.segments}
+        if any(id(segment) not in known and segment.next_offset > self.start_offset for segment in before):
+            return  # a compaction was quicker: what it made is stored with the next manifest
+        cold = {segment.row.name: segment for segment in before if isinstance(segment, ColdSegment)}
+        stored: list[Segment] = [
+            cold.get(row.name) or ColdSegment(row, cache) for row in rows if row.next_offset > self.start_offset
+        ]
+        self.segments = stored + [segment for segment in self.segments if segment.base_offset >= next_offset]
+        for gone in cold.keys() - {row.name for row in rows}:
+            cache.forget(cold[gone].row)
+
+    def warm(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
+        if not self.segments or not self.start_offset <= offset < self.end_offset:
+            return None
+        loads: list[Callable[[], None]] = []
+        for segment in self.segments[self._segment_slot(offset) :]:
+            if not isinstance(segment, ColdSegment) or max_bytes <= 0 or len(loads) >= BLOCKS_AT_ONCE:
+                break
+            max_bytes = min(max_bytes, segment.read_limit)
+            for size, load in segment.blocks_from(offset, max_bytes):
+                max_bytes -= size
+                if load is not None:
+                    loads.append(load)
+        return partial(_all, loads[:BLOCKS_AT_ONCE]) if loads else None
+
+    def _remove(self, segment: Segment) -> None:
+        if isinstance(segment, ColdSegment):
+            segment.release()
 
     def give_up(self, error: StorageError) -> None:
         """Led elsewhere, or the journal is over: what was not stored was never acknowledged."""
@@ -157,6 +228,18 @@ class JournalLog(MemoryLog):
 
     def close(self) -> None:
         pass
+
+
+def _all(loads: list[Callable[[], None]]) -> None:
+    for load in loads:
+        load()
+
+
+def _producer(
+    producer_id: int, epoch: int, batches: list[Any], timestamp: int, coordinator_epoch: int, open_since: int | None
+) -> ProducerState:
+    rows = [AppendedBatch(*row) for row in batches]
+    return ProducerState(producer_id, epoch, rows, timestamp, coordinator_epoch, open_since)
 
 
 def _journaled(config: LogConfig) -> LogConfig:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kohort.protocol.errors import ErrorCode
+from collections.abc import Callable, Mapping
+
 from kohort.protocol.uuids import to_base64
 from kohort.storage.config import LogConfig
 from kohort.storage.errors import StorageError
@@ -18,6 +19,8 @@ class JournalStore(Store):
         self.node_id = node_id
         self.logs: dict[tuple[str, int], JournalLog] = {}  # type: ignore[assignment]
         self.topic_ids = {}
+        self.documents: Mapping[str, str] = {}
+        self.keep: Callable[[str, bytes], None] | None = None
 
     def load(self, config_for: ConfigFor, *, now_ms: int) -> None:
         pass
@@ -36,13 +39,14 @@ class JournalStore(Store):
         self._forget(topic, partition)
 
     def write_file(self, name: str, data: bytes) -> None:
-        raise StorageError(
-            "users and access control entries cannot be changed in a cluster yet: give users by sasl.jaas.config",
-            ErrorCode.INVALID_REQUEST,
-        )
+        """What is kept for all brokers; it is there when it comes back through the meta log."""
+        if self.keep is None:
+            raise StorageError(f"{name} cannot be written before the broker is a member of the cluster")
+        self.keep(name, data)
 
     def read_file(self, name: str) -> bytes | None:
-        return None
+        found = self.documents.get(name)
+        return found.encode() if found is not None else None
 
     def checkpoint(self) -> None:
         pass

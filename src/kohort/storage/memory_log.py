@@ -39,7 +39,7 @@ class MemorySegment(Segment):
 
     def __init__(self, base_offset: int, created_ms: int) -> None:
         super().__init__(base_offset, created_ms)
-        self._slabs: list[bytearray] = []
+        self._slabs: list[bytearray | bytes] = []
         self._slab_starts: list[int] = []  # position in the segment at which each slab begins
         self._room = 0  # bytes left in the last slab
         self._last_offsets: list[int] = []
@@ -62,7 +62,9 @@ class MemorySegment(Segment):
         if size > self._room:
             self._add_slab(size)
         start = self.size - self._slab_starts[-1]
-        self._slabs[-1][start : start + size] = b"".join(parts)
+        slab = self._slabs[-1]
+        assert isinstance(slab, bytearray)
+        slab[start : start + size] = b"".join(parts)
         self._room -= size
 
     def _add_slab(self, size: int) -> None:
@@ -77,6 +79,27 @@ class MemorySegment(Segment):
         self._ends.append(self.size)
         newest = self._newest
         newest.append(max_timestamp if not newest or max_timestamp > newest[-1] else newest[-1])
+
+    def adopt(self, data: bytes) -> None:
+        """Bytes that are never written to; `added` follows for each batch of them."""
+        self._slabs, self._slab_starts, self._room = [data], [0], 0
+
+    @property
+    def count(self) -> int:
+        """Of batches."""
+        return len(self._ends)
+
+    def pieces(self, offset: int, size: int) -> Iterator[tuple[list[memoryview], int, int, int]]:
+        """All from the batch that holds `offset`, some `size` bytes at a time: views, first and next offset, and the
+        largest timestamp up to there."""
+        ends, last_offsets = self._ends, self._last_offsets
+        first = bisect_left(last_offsets, offset)
+        while first < len(ends):
+            start = ends[first - 1] if first else 0
+            end = min(bisect_left(ends, start + size) + 1, len(ends))
+            base_offset = last_offsets[first - 1] + 1 if first else self.base_offset
+            yield self._views(start, ends[end - 1]), base_offset, last_offsets[end - 1] + 1, self._newest[end - 1]
+            first = end
 
     def read(
         self, offset: int, max_bytes: int, max_offset: int | None, at_least_one: bool
@@ -129,7 +152,9 @@ class MemorySegment(Segment):
         start = self._ends[slot - 1] if slot else 0
         at = min(start + position, self._ends[slot] - 1)
         slab = bisect_right(self._slab_starts, at) - 1
-        self._slabs[slab][at - self._slab_starts[slab]] ^= 0xFF
+        bytes_there = self._slabs[slab]
+        assert isinstance(bytes_there, bytearray)
+        bytes_there[at - self._slab_starts[slab]] ^= 0xFF
 
     def truncate(self, end_offset: int) -> None:
         """Drop the batches that reach `end_offset` or beyond."""

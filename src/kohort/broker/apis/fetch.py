@@ -16,6 +16,8 @@ from kohort.broker.throttling import fetch_wait_ms
 from kohort.broker.topics import Partition
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.storage.cold_segment import NotInMemory
+from kohort.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
@@ -28,6 +30,8 @@ _READ_COMMITTED = 1
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 16
 _NO_RECORDS = b""
+STORE_WAIT_MS = 5_000
+"""So long a fetch waits for the store of a cluster; then clients are told to ask again."""
 
 
 class PendingFetch:
@@ -46,6 +50,7 @@ class PendingFetch:
         "min_bytes",
         "session",
         "session_epoch",
+        "waits_for_store",
     )
 
     def __init__(self, core: Core, call: Call, request: Any, asked: list[FetchPartition]) -> None:
@@ -60,6 +65,7 @@ class PendingFetch:
         self.session: FetchSession | None = None
         self.session_epoch = 0
         self.done = False
+        self.waits_for_store = False
         self._resolved: list[Partition] = []
 
     def partitions(self) -> list[Partition]:
@@ -68,6 +74,8 @@ class PendingFetch:
     def try_complete(self, now_ms: int, expired: bool) -> bool:
         if self.connection.close_reason is not None:
             return True
+        if self.waits_for_store and not expired:
+            return False
         read = Read(self)
         read.all()
         if not (expired or read.urgent or read.size >= self.min_bytes):
@@ -176,6 +184,10 @@ class Read:
         if offset < limit:
             try:
                 records = self._records(log, offset, asked.max_bytes, limit if limit != log.end_offset else None)
+            except NotInMemory as error:  # it was, and others needed the room: the client asks again
+                self.urgent = True
+                if self._fetch.waits_for_store:
+                    return _error(asked, self._storage_error(error))
             except KafkaError as error:
                 self.urgent = True
                 return _error(asked, self._storage_error(error))
@@ -242,6 +254,9 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     cold = _cold_reads(fetch)
     if cold:
         core.run_elsewhere(WarmUp(fetch, cold, request.max_wait_ms))
+        if core.membership is not None:
+            fetch.waits_for_store = True
+            core.purgatory.park(fetch, now_ms + STORE_WAIT_MS)
     else:
         _first_try(fetch, request.max_wait_ms, now_ms)
     return None
@@ -389,6 +404,8 @@ def _by_topic(version: int, results: list[tuple[FetchPartition, Any]]) -> list[A
 class WarmUp:
     """Reads cold bytes into memory on another thread, so that the loop never waits for a disk."""
 
+    reads_records = True
+
     def __init__(self, fetch: PendingFetch, reads: list[Callable[[], None]], max_wait_ms: int) -> None:
         self.fetch = fetch
         self.reads = reads
@@ -396,9 +413,17 @@ class WarmUp:
 
     def run(self) -> None:
         for read in self.reads:
-            read()
+            try:
+                read()
+            except StorageError:
+                pass  # whoever reads there is told
 
     def finish(self, error: BaseException | None, now_ms: int) -> None:
+        if self.fetch.waits_for_store:
+            if self.fetch.done:
+                return  # it has waited for too long, or nobody waits any more
+            self.fetch.core.purgatory.take_out(self.fetch)
+            self.fetch.waits_for_store = False
         _first_try(self.fetch, self.max_wait_ms, now_ms)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.broker.epochs import epoch_end, epoch_error
 from kohort.broker.topics import Partition
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.storage.cold_segment import NotInMemory
+from kohort.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
@@ -23,6 +26,8 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED = 1
+_LOOKS = 4
+"""At a store for what is not in memory; then the client asks again."""
 
 
 class Found(NamedTuple):
@@ -32,6 +37,43 @@ class Found(NamedTuple):
 
 
 def list_offsets(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
+    """Where a time is asked for that lies in a segment of a cluster's store, that is read first, elsewhere."""
+    return (yield from _look(core, call, request, _LOOKS))
+
+
+class _Look:
+    reads_records = True
+
+    def __init__(self, core: Core, call: Call, request: Any, left: int, loads: list[Callable[[], None]]) -> None:
+        self._core = core
+        self._call = call
+        self._request = request
+        self._left = left
+        self._loads = loads
+
+    def run(self) -> None:
+        for load in self._loads:
+            try:
+                load()
+            except StorageError:
+                pass  # whoever reads there is told
+
+    def finish(self, error: BaseException | None, now_ms: int) -> None:
+        if self._call.connection.close_reason is None:
+            again = _look(self._core, self._call, self._request, self._left - 1)
+            self._core.long_work.begin(self._call, again, now_ms)
+
+
+def _look(core: Core, call: Call, request: Any, left: int) -> Steps:
+    loads: list[Callable[[], None]] = []
+    response = yield from _answer(core, call, request, loads)
+    if not loads or not left:
+        return response
+    core.run_elsewhere(_Look(core, call, request, left, loads))
+    return None
+
+
+def _answer(core: Core, call: Call, request: Any, loads: list[Callable[[], None]]) -> Steps:
     response = messages.ListOffsetsResponse()
     committed = request.isolation_level == _READ_COMMITTED
     seen: dict[tuple[str, int], int] = {}
@@ -55,7 +97,11 @@ def list_offsets(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
                 row.error_code = ErrorCode.INVALID_REQUEST
                 continue
             partition = core.topics.partition(topic.name, asked.partition_index)
-            _list_one(row, partition, asked, committed, call.version)
+            try:
+                _list_one(row, partition, asked, committed, call.version)
+            except NotInMemory as missing:
+                row.error_code = missing.code
+                loads.append(missing.load)
     return response
 
 
@@ -75,6 +121,8 @@ def _list_one(row: Any, partition: Partition | None, asked: Any, committed: bool
         return
     try:
         found = _find(partition, asked.timestamp, committed)
+    except NotInMemory:
+        raise
     except KafkaError as failed:
         row.error_code = failed.code
         return
