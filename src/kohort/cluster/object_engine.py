@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from kohort.cluster.engine import Engine, EngineError, Exists, Missing
+from kohort.cluster.store_advice import advice
 
 TIMEOUT_S = 5
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
@@ -36,7 +37,7 @@ class ObjectEngine(Engine):
         try:
             self._store = stores.from_url(url, client_options=client, retry_config=retry, **options)
         except Exception as error:
-            raise EngineError(f"the store {url} cannot be used: {_first_line(error)}") from None
+            raise EngineError(f"the store {url} cannot be used: {_first_line(error)}{_advice(url, error)}") from None
 
     def create(self, name: str, data: bytes) -> None:
         try:
@@ -49,6 +50,14 @@ class ObjectEngine(Engine):
     def get(self, name: str) -> bytes:
         try:
             return bytes(self._verbs.get(self._store, name).bytes())
+        except self._missing:
+            raise Missing(name) from None
+        except self._error as error:
+            raise self._failed("read", name, error) from None
+
+    def get_range(self, name: str, position: int, size: int) -> bytes:
+        try:
+            return bytes(self._verbs.get_range(self._store, name, start=position, length=size))
         except self._missing:
             raise Missing(name) from None
         except self._error as error:
@@ -70,7 +79,12 @@ class ObjectEngine(Engine):
             raise self._failed("delete", name, error) from None
 
     def _failed(self, verb: str, name: str, error: BaseException) -> EngineError:
-        return EngineError(f"cannot {verb} {name} in {self.name}: {_first_line(error)}")
+        return EngineError(f"cannot {verb} {name} in {self.name}: {_first_line(error)}{_advice(self.name, error)}")
+
+
+def _advice(url: str, error: BaseException) -> str:
+    found = advice(url, f"{type(error).__name__} {error}")
+    return f"; {found}" if found else ""
 
 
 def _first_line(error: BaseException) -> str:

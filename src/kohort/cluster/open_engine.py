@@ -11,19 +11,35 @@ from kohort.cluster.engine import Engine, EngineError, Exists
 from kohort.cluster.object_engine import SCHEMES, ObjectEngine
 
 RACERS = 8
+_MEANT = {name: name for name in ("file", *SCHEMES)} | {
+    "s3a": "s3",
+    "s3n": "s3",
+    "gcs": "gs",
+    "azure": "az",
+    "wasb": "az",
+    "wasbs": "az",
+    "dir": "file",
+}
+"""What people write, and what it is called here."""
 
 
-def open_engine(url: str, **options: Any) -> Engine:
-    """file:///path, s3://bucket/prefix, gs://, az://; EngineError says what is wrong with it."""
+def open_engine(url: str, *, create: bool = True, **options: Any) -> Engine:
+    """file:///path, s3://bucket/prefix, gs://, az://; EngineError says what is wrong with it. A directory is made
+    unless whoever asks only looks."""
     parsed = urlparse(url)
     if parsed.scheme == "file":
         if parsed.netloc not in ("", "localhost") or not parsed.path.startswith("/"):
             raise EngineError(f"{url} is not a directory of this machine: write it as file:///path")
-        return DirectoryEngine(unquote(parsed.path))
+        return DirectoryEngine(unquote(parsed.path), create=create)
     if parsed.scheme in SCHEMES:
         return ObjectEngine(url, **options)
+    from difflib import get_close_matches  # slow to import, and seldom needed
+
     known = ", ".join(["file", *SCHEMES])
-    raise EngineError(f"{url} is no store for a cluster: it begins with one of {known}, as in file:///var/lib/kohort")
+    near = get_close_matches(parsed.scheme, _MEANT, 1, 0.5)
+    meant = f"file://{url}" if url.startswith("/") else f"{_MEANT[near[0]]}://{url.partition('://')[2]}" if near else ""
+    hint = f"; did you mean {meant}?" if meant else ", as in file:///var/lib/kohort"
+    raise EngineError(f"{url} is no store for a cluster: it begins with one of {known}{hint}")
 
 
 def probe(engine: Engine, nonce: str) -> None:
