@@ -17,6 +17,7 @@ from kohort.broker.proposals import Wish
 from kohort.cluster.memory_engine import MemoryEngine, MemoryStore
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.protocol.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import FindCoordinatorRequest
 from kohort.protocol.uuids import to_base64
 
 _T = TypeVar("_T")
@@ -199,6 +200,7 @@ class Cluster:
             topic = broker._call(lambda running: running.core.topics.by_name.get(OFFSETS_TOPIC))
             if topic is not None:
                 return self._leader_of(OFFSETS_TOPIC, partition_for(group, len(topic.partitions)))
+            broker._call_async(partial(_find_coordinator, group))
         return None
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
@@ -278,6 +280,11 @@ class Cluster:
 
     async def __aexit__(self, *exc: object) -> None:
         await asyncio.to_thread(self.close)
+
+
+async def _find_coordinator(group: str, running: RunningBroker) -> None:
+    """The topic of groups is made for whoever asks first."""
+    await running.inside.ask(FindCoordinatorRequest(coordinator_keys=[group]))
 
 
 def _serves(topic: str, partition: int, running: RunningBroker) -> bool:

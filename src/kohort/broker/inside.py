@@ -28,6 +28,7 @@ _EARLIEST = -2
 _FETCH_BYTES = 8 * 1024 * 1024
 # Topics and groups by name, in versions that have no ids of topics yet.
 _VERSIONS = {
+    "FindCoordinator": 6,
     "CreateTopics": 7,
     "Fetch": 12,
     "OffsetFetch": 9,

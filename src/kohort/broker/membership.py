@@ -45,7 +45,7 @@ CHANGING = frozenset(
     {
         "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "Metadata",
         "FindCoordinator", "ElectLeaders", "AlterPartitionReassignments", "CreateAcls", "DeleteAcls",
-        "AlterUserScramCredentials",
+        "AlterUserScramCredentials", "AlterClientQuotas",
     }
 )  # fmt: skip
 """Requests that may change the cluster."""
@@ -344,8 +344,8 @@ class Membership:
             self.ask(lambda: meta_log.keep_snapshot(self.engine, version, data), lambda *_: None)
 
     def _documents_changed(self) -> None:
-        """Users and access control entries are those of the meta log, also where a plan has tried others."""
-        for kept in (self.core.users, self.core.access):
+        """Users, access control entries and quotas are those of the meta log, also where a plan has tried others."""
+        for kept in (self.core.users, self.core.access, self.core.quotas):
             try:
                 kept.load()
             except KafkaError as error:

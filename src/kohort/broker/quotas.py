@@ -74,17 +74,20 @@ class Quotas:
         self._found: dict[tuple[str, str, str], tuple[float, Who] | None] = {}
 
     def load(self) -> None:
+        """What is kept, in place of what is known of it."""
         data = self._store.read_file(DOCUMENT)
+        limits: dict[Entity, dict[str, float]] = {}
         try:
             for row in json.loads(data)["quotas"] if data is not None else ():
                 entity = tuple(sorted((str(kind), name) for kind, name in row["entity"].items()))
-                self.limits[entity] = {str(key): float(value) for key, value in row["limits"].items()}
+                limits[entity] = {str(key): float(value) for key, value in row["limits"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{DOCUMENT} in the data directory is damaged: restore it from a copy, or move it away and set the "
                 "quotas again",
             ) from None
+        self.limits = limits
         self._changed()
 
     def change(self, changes: Mapping[Entity, Mapping[str, float | None]]) -> None:
@@ -100,10 +103,7 @@ class Quotas:
             if not new:
                 del limits[entity]
         rows = [{"entity": dict(entity), "limits": values} for entity, values in limits.items()]
-        try:
-            self._store.write_file(DOCUMENT, json.dumps({"quotas": rows}, indent=1).encode())
-        except NotImplementedError:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Quotas cannot be changed in a cluster yet.") from None
+        self._store.write_file(DOCUMENT, json.dumps({"quotas": rows}, indent=1).encode())
         self.limits = limits
         self._changed()
 

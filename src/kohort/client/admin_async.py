@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 from kohort.client import groups
 from kohort.client import lookup_messages as lookups
 from kohort.client import transaction_asks as transactions
+from kohort.client.admin_partitions import PartitionAdmin
+from kohort.client.admin_partitions import check_rows as _check
+from kohort.client.admin_partitions import partition_name as _partition_name
 from kohort.client.admin_types import (
     ClusterDescription,
     ConfigEntry,
@@ -44,12 +47,12 @@ from kohort.protocol.messages import (
 )
 
 T = TypeVar("T")
-SET, DELETE = 0, 1
+SET, DELETE, APPEND, SUBTRACT = range(4)
 GROUP, TRANSACTION = 0, 1
 DEFAULT_CONFIG_SOURCES = (5, 4)
 
 
-class AsyncAdmin:
+class AsyncAdmin(PartitionAdmin):
     """Every call raises KafkaError with what the broker refused and why. Use `async with`, or `close` at the end."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
@@ -252,6 +255,20 @@ class AsyncAdmin:
             response = await self._ask_about(resource, make(resources=[entry], validate_only=validate_only))
             _check(response.responses, "configuration of", lambda r: r.resource_name)
 
+    async def edit_config_list(
+        self, resource: Resource, name: str, add: Iterable[str] = (), remove: Iterable[str] = ()
+    ) -> None:
+        """Put values into a configuration that is a list, or take them out; the others stay."""
+        make = IncrementalAlterConfigsRequest
+        for operation, values in ((APPEND, list(add)), (SUBTRACT, list(remove))):
+            if values:
+                config = make.AlterableConfig(name=name, config_operation=operation, value=",".join(values))
+                entry = make.AlterConfigsResource(
+                    resource_type=int(resource.type), resource_name=resource.name, configs=[config]
+                )
+                response = await self._ask_about(resource, make(resources=[entry]))
+                _check(response.responses, "configuration of", lambda r: r.resource_name)
+
     async def _ask_about(self, resource: Resource, request: Any) -> Any:
         async def attempt() -> Any:
             await self._cluster.controller()
@@ -424,18 +441,3 @@ class AsyncAdmin:
         """Abort what a transactional id has open and fence its producer, as the next producer of the id would."""
         ask = lambda c, node: transactions.terminate(c, transactional_id, self._timeout)  # noqa: E731
         await self._at_coordinator(transactional_id, ask, TRANSACTION)
-
-
-def _partition_name(topic: str, partition: Any) -> str:
-    return f"{topic}-{partition.partition_index}"
-
-
-def _check(results: Iterable[Any], kind: str, name_of: Callable[[Any], str]) -> None:
-    failed = [result for result in results if result.error_code]
-    if failed:
-        code = ErrorCode.of(failed[0].error_code)
-        texts = "; ".join(
-            f"{kind} {name_of(one)}: {getattr(one, 'error_message', None) or ErrorCode.of(one.error_code).message}"
-            for one in failed
-        )
-        raise error_for(code, texts)

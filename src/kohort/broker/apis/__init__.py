@@ -17,6 +17,7 @@ from kohort.broker.apis import (
     produce,
     producers,
     quotas,
+    reassignment,
     sasl,
     topics,
 )
@@ -41,7 +42,10 @@ TABLE: list[Api] = [
     Api(35, "DescribeLogDirs", 1, 5, log_dirs.handle),
     Api(36, "SaslAuthenticate", 0, 2, sasl.sasl_authenticate),
     Api(37, "CreatePartitions", 0, 3, topics.create_partitions),
+    Api(43, "ElectLeaders", 0, 2, reassignment.elect_leaders),
     Api(44, "IncrementalAlterConfigs", 0, 1, alter_configs.incremental_alter_configs),
+    Api(45, "AlterPartitionReassignments", 0, 1, reassignment.alter_partition_reassignments),
+    Api(46, "ListPartitionReassignments", 0, 0, reassignment.list_partition_reassignments),
     Api(48, "DescribeClientQuotas", 0, 1, quotas.describe_client_quotas),
     Api(49, "AlterClientQuotas", 0, 1, quotas.alter_client_quotas),
     Api(50, "DescribeUserScramCredentials", 0, 0, sasl.describe_users),
