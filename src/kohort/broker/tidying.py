@@ -165,14 +165,16 @@ class Tidying:
                 log.failed_manifests += 1
                 continue
             log.manifest, log.failed_manifests = draft.after, 0
-            log.use_segments(sealed, draft.after.segments, draft.after.next_offset, self._membership.cache)
+            if log.use_segments(sealed, draft.after.segments, draft.after.next_offset, self._membership.cache):
+                self._replaced += draft.replaced()
+            else:
+                draft.keep_all()  # it goes on with segments that the manifest has replaced
             log.first_seq = None if log.stored_seq <= draft.after.after else draft.after.after + 1
             if not log.is_settled:
                 log.is_settled = True
                 settled.append(
                     {"kind": "settled", "topic": log.topic_id, "partition": log.partition, "epoch": log.epoch}
                 )
-            self._replaced += draft.replaced()
         if settled:
             self._membership.propose(Wish(settled), now_ms)
         self._trim()

@@ -103,6 +103,11 @@ class Draft:
             gone.append(names.manifest(self.topic_id, self.partition, self.before.epoch, self.before.number))
         return gone
 
+    def keep_all(self) -> None:
+        """Nothing is deleted yet: for whoever writes the next manifest that one replaces it all."""
+        names_now = {row.name for row in self.after.segments}
+        self.after.segments = self.after.segments + [row for row in self.before.segments if row.name not in names_now]
+
 
 def join_small(pieces: list[Segment | Fresh | Again], fresh_bytes: int) -> None:
     """Small segments before what is new are written again with it, where they are not much larger: so there are few of

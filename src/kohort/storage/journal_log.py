@@ -179,11 +179,12 @@ class JournalLog(MemoryLog):
 
     def use_segments(
         self, before: list[Segment], rows: Sequence[StoredSegment], next_offset: int, cache: BlockCache
-    ) -> None:
-        """The store has what was `sealed` before, up to `next_offset`, in these segments: it need not be in memory."""
+    ) -> bool:
+        """The store has what was `sealed` before, up to `next_offset`, in these segments: it need not be in memory.
+        False where the log has other segments by now, and goes on with them."""
         known = {id(segment) for segment in self.segments}
         if any(id(segment) not in known and segment.next_offset > self.start_offset for segment in before):
-            return  # a compaction was quicker: what it made is stored with the next manifest
+            return False  # a compaction was quicker: what it made is stored with the next manifest
         cold = {segment.row.name: segment for segment in before if isinstance(segment, ColdSegment)}
         stored: list[Segment] = [
             cold.get(row.name) or ColdSegment(row, cache) for row in rows if row.next_offset > self.start_offset
@@ -191,6 +192,7 @@ class JournalLog(MemoryLog):
         self.segments = stored + [segment for segment in self.segments if segment.base_offset >= next_offset]
         for gone in cold.keys() - {row.name for row in rows}:
             cache.forget(cold[gone].row)
+        return True
 
     def warm(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
         if not self.segments or not self.start_offset <= offset < self.end_offset:
