@@ -12,6 +12,7 @@ from kohort.client.types import ConsumerRecord, TopicPartition
 from kohort.records.batch import HEADER_SIZE, LOG_OVERHEAD
 from kohort.records.errors import RecordsError
 from kohort.records.fetch import RecordLists, decode_lists
+from kohort.records.fetch_plan import MAX_OFFSET
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +22,10 @@ Deserializer = Callable[[bytes], Any] | None
 _HEAD = Struct(">qii")
 _LAST_OFFSET_DELTA = Struct(">i")
 _LAST_OFFSET_DELTA_AT = 23
+_COUNT = Struct(">i")
+_COUNT_AT = 57
+WINDOW = 50_000
+"""Records that become objects at once; more only of transactions."""
 
 
 class Extent(NamedTuple):
@@ -53,13 +58,24 @@ def extents(data: memoryview, by_epoch: bool) -> list[Extent]:
     return found
 
 
+def record_count(data: memoryview) -> int:
+    """How many records the batches say they have."""
+    count, pos = 0, 0
+    while len(data) - pos >= HEADER_SIZE:
+        count += _COUNT.unpack_from(data, pos + _COUNT_AT)[0]
+        pos += LOG_OVERHEAD + max(_HEAD.unpack_from(data, pos)[1], HEADER_SIZE - LOG_OVERHEAD)
+    return count
+
+
 class Chunk:
     """Whole batches of one partition, from `from_offset` on."""
 
     __slots__ = (
+        "_decoded_to",
         "_failure",
         "_records",
         "_taken",
+        "_window",
         "aborted",
         "check_crc",
         "data",
@@ -86,14 +102,16 @@ class Chunk:
         self.leader_epoch = leader_epoch
         self.aborted = aborted
         self.check_crc = check_crc
-        self._records: list[ConsumerRecord] | None = None
+        self._records: list[ConsumerRecord] = []
         self._taken = 0
+        self._decoded_to = from_offset
+        self._window = 0
         self._failure: Exception | None = None
 
     def take(self, count: int, key_of: Deserializer, value_of: Deserializer) -> list[ConsumerRecord]:
         """The next records, at most `count`; raises when the next one cannot be decoded."""
-        if self._records is None:
-            self._records = self._decode(key_of, value_of)
+        while self._taken >= len(self._records) and self._failure is None and self._decoded_to < self.next_offset:
+            self._records, self._taken = self._decode(key_of, value_of), 0
         records = self._records[self._taken : self._taken + count]
         if not records and self._failure is not None:
             raise self._failure
@@ -102,13 +120,27 @@ class Chunk:
 
     @property
     def exhausted(self) -> bool:
-        return self._records is not None and self._taken >= len(self._records) and self._failure is None
+        is_decoded = self._decoded_to >= self.next_offset
+        return is_decoded and self._taken >= len(self._records) and self._failure is None
+
+    def _window_end(self) -> int:
+        """Up to where to decode now: to the end, unless a few bytes hold more records than anybody wants at once. Where
+        nothing was found in the last window the next one is larger."""
+        if not self._window:
+            self._window = WINDOW
+            if self.aborted or record_count(self.data) <= WINDOW:
+                self._window = MAX_OFFSET
+        elif not self._records:
+            self._window *= 2
+        return min(self._decoded_to + self._window, MAX_OFFSET)
 
     def _decode(self, key_of: Deserializer, value_of: Deserializer) -> list[ConsumerRecord]:
+        start, end = self._decoded_to, self._window_end()
         try:
-            lists = decode_lists(self.data, self.from_offset, aborted=self.aborted, check_crc=self.check_crc)
+            lists = decode_lists(self.data, start, end, aborted=self.aborted, check_crc=self.check_crc)
         except RecordsError as error:
-            raise RecordError(self.tp, self.from_offset, str(error)) from error
+            raise RecordError(self.tp, start, str(error)) from error
+        self._decoded_to = end
         count = len(lists.offsets)
         if key_of is not None or value_of is not None:
             count, keys, values = self._deserialize(lists, key_of, value_of)

@@ -94,10 +94,11 @@ def _decode_plainly(buf: Buffer, wanted: Wanted, lists: RecordLists) -> None:
 
 def _decode_run(kernel: Kernel, run: Run, wanted: Wanted, lists: RecordLists) -> None:
     data = run.source if isinstance(run.source, bytes) else bytes(run.source)
-    index = Index(capacity=run.rows)
+    capacity = min(run.rows, wanted.to_offset - wanted.from_offset)
+    index = Index(capacity=capacity)
     columns = {}
     for name, code in INDEX_COLUMNS.items():
-        columns[name] = ((c_int64 if code == "q" else c_int32) * run.rows)()
+        columns[name] = ((c_int64 if code == "q" else c_int32) * capacity)()
         setattr(index, name, addressof(columns[name]))
     with pinned(data) as address:
         result = kernel.index(
