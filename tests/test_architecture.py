@@ -84,6 +84,7 @@ EXCUSED |= {f"cluster/{name}_engine.py" for name in ("directory", "memory", "obj
 CORE_FORBIDDEN = {"asyncio", "socket", "time", "random", "threading", "uvloop"}
 SHELL = {
     "server.py",
+    "apart.py",
     "embedded.py",
     "embedded_cluster.py",
     "boot.py",

@@ -49,6 +49,8 @@ class World:
         self.store_error = ErrorCode.NONE
         self.holding = False
         self.held: list[Write[Any]] = []
+        self.work: list[Any] = []
+        self.works_later = False
         self.sent = 0
         self.epoch = 0
         self.after: Callable[[], None] = lambda: None
@@ -133,6 +135,19 @@ class World:
             self.log[write.shard.partition] += [pair for decision in write.decisions for pair in decision.records]
         self.coordinator.runtime.stored(write, self.store_error, self.now_ms)
 
+    def do_work(self) -> None:
+        """What is computed elsewhere comes back; with `works_later` the test says when."""
+        work, self.work = self.work, []
+        for one in work:
+            made, error = None, None
+            try:
+                made = one.compute()
+            except Exception as raised:
+                error = raised
+            self.coordinator.computed(one, made, error, self.now_ms)
+        if work:
+            self.carry_out()
+
     def store_held(self) -> None:
         self.holding = False
         while self.held:
@@ -153,3 +168,7 @@ class World:
         effects.replies.clear()
         self.events += effects.events
         effects.events.clear()
+        self.work += effects.work
+        effects.work.clear()
+        if not self.works_later:
+            self.do_work()

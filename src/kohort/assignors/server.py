@@ -47,7 +47,7 @@ class ServerAssignor(Protocol):
 
     Write `name` and `assign`. Members ask for it by its name (`group.remote.assignor`); the first of
     `group.consumer.assignors` is what a group gets that does not ask. Where it raises, or its answer is none, the
-    group keeps what it has.
+    group keeps what it has. It runs on a thread of its own, and has some seconds.
     """
 
     name: str

@@ -5,6 +5,7 @@ Static members come first, by their instance ids: whoever comes back under one g
 
 from __future__ import annotations
 
+from kohort.assignors.numbers import Numbers
 from kohort.assignors.ordering import java_sorted
 from kohort.assignors.server import GroupSpec, partition_count
 
@@ -12,8 +13,8 @@ from kohort.assignors.server import GroupSpec, partition_count
 class ServerRangeAssignor:
     name = "range"
 
-    def assign(self, spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
-        assignment: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in spec.members}
+    def assign(self, spec: GroupSpec) -> dict[str, dict[bytes, Numbers]]:
+        assignment: dict[str, dict[bytes, Numbers]] = {member_id: {} for member_id in spec.members}
         subscribers: dict[bytes, list[str]] = {}
         for member_id in _in_order(spec):
             for topic_id in spec.members[member_id].topic_ids:
@@ -24,7 +25,7 @@ class ServerRangeAssignor:
             for index, member_id in enumerate(member_ids):
                 end = start + least + (index < extra)
                 if start < end:
-                    assignment[member_id][topic_id] = frozenset(range(start, end))
+                    assignment[member_id][topic_id] = Numbers(range(start, end))
                 start = end
         return assignment
 

@@ -6,46 +6,49 @@ server_uniform_mixed.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
+from kohort.assignors.numbers import Numbers, numbers_in
 from kohort.assignors.server import AssignmentError, GroupSpec, partition_count
 from kohort.assignors.server_uniform_mixed import assign_mixed
+
+Run = range | tuple[int, ...]
 
 
 class UniformAssignor:
     name = "uniform"
 
-    def assign(self, spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
+    def assign(self, spec: GroupSpec) -> Mapping[str, Mapping[bytes, Set[int]]]:
         if not spec.members:
             return {}
         return _assign_alike(spec) if spec.alike else assign_mixed(spec)
 
 
-def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
+def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, Numbers]]:
     topic_ids = sorted(next(iter(spec.members.values())).topic_ids)
     if not topic_ids:
         return {}
     counts = {topic_id: partition_count(spec, topic_id) for topic_id in topic_ids}
     least, extra = divmod(sum(counts.values()), len(spec.members))
     free = _Free(_unassigned(spec, counts))
-    assignment: dict[str, dict[bytes, frozenset[int]]] = {}
+    assignment: dict[str, dict[bytes, Numbers]] = {}
     unfilled: list[tuple[str, int]] = []
     left = len(spec.members)
     for member_id, member in spec.members.items():
         has_extra = extra > 0
         quota = least + has_extra
-        kept: dict[bytes, frozenset[int]] = {}
+        kept: dict[bytes, Numbers] = {}
         for topic_id in sorted(member.assigned):
             if topic_id not in counts:
                 continue
-            numbers = member.assigned[topic_id]
+            numbers = Numbers.of(member.assigned[topic_id])
             if len(numbers) <= quota:
-                kept[topic_id] = frozenset(numbers)
+                kept[topic_id] = numbers
                 quota -= len(numbers)
                 continue
-            ordered = sorted(numbers)
+            ordered = numbers.ordered
             if quota:
-                kept[topic_id] = frozenset(ordered[:quota])
+                kept[topic_id] = Numbers(ordered[:quota])
             free.add(topic_id, ordered[quota:])
             quota = 0
         if quota and has_extra and left > extra:
@@ -58,39 +61,43 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
     for member_id, quota in unfilled:
         given = assignment[member_id]
         for topic_id, run in free.take(quota):
-            given[topic_id] = given.get(topic_id, frozenset()).union(run)
+            had = given.get(topic_id)
+            given[topic_id] = Numbers(run) if had is None else had.with_these(run)
     if free.size:
         raise AssertionError("partitions were left over")
     return assignment
 
 
-def _unassigned(spec: GroupSpec, counts: Mapping[bytes, int]) -> Iterator[tuple[bytes, list[int]]]:
-    taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in counts}
+def _unassigned(spec: GroupSpec, counts: Mapping[bytes, int]) -> Iterator[tuple[bytes, Run]]:
+    taken = dict.fromkeys(counts, 0)
     for member in spec.members.values():
         for topic_id, numbers in member.assigned.items():
-            if topic_id in taken:
-                taken[topic_id].update(numbers)
+            if topic_id in taken and numbers:
+                had = Numbers.of(numbers)
+                if had.ordered[0] < 0 or had.ordered[-1] >= counts[topic_id]:
+                    raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
+                taken[topic_id] |= had.mask
     for topic_id, count in counts.items():
         known = taken[topic_id]
-        if known and max(known) >= count:
-            raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
-        if len(known) < count:
-            yield topic_id, sorted(set(range(count)).difference(known)) if known else list(range(count))
+        if not known:
+            yield topic_id, range(count)
+        elif free := known ^ ((1 << count) - 1):
+            yield topic_id, numbers_in(free)
 
 
 class _Free:
     """Partitions that nobody has, in runs of a topic; taken from the front."""
 
-    def __init__(self, runs: Iterator[tuple[bytes, list[int]]]) -> None:
+    def __init__(self, runs: Iterator[tuple[bytes, Run]]) -> None:
         self._runs = [run for run in runs if run[1]]
         self._at = self._from = 0
         self.size = sum(len(numbers) for _, numbers in self._runs)
 
-    def add(self, topic_id: bytes, numbers: list[int]) -> None:
+    def add(self, topic_id: bytes, numbers: Run) -> None:
         self._runs.append((topic_id, numbers))
         self.size += len(numbers)
 
-    def take(self, count: int) -> Iterator[tuple[bytes, list[int]]]:
+    def take(self, count: int) -> Iterator[tuple[bytes, Run]]:
         while count > 0 and self.size:
             topic_id, numbers = self._runs[self._at]
             run = numbers[self._from : self._from + count]

@@ -213,6 +213,13 @@ _BROKER = [
         "Server assignors, the default first: uniform, range, or package.module:Class.",
     ),
     _key(
+        "kohort.group.consumer.assignor.timeout.ms",
+        _I,
+        10_000,
+        "How long a server assignor of one's own may take for a target; then the last one stands.",
+        1,
+    ),
+    _key(
         "group.consumer.migration.policy",
         _S,
         "bidirectional",

@@ -54,5 +54,6 @@ def coordinator_config(config: BrokerConfig, catalog: Catalog) -> CoordinatorCon
         consumer_max_size=config["group.consumer.max.size"],
         consumer_regex_refresh_interval_ms=config["group.consumer.regex.refresh.interval.ms"],
         consumer_migration_policy=MigrationPolicy(config["group.consumer.migration.policy"].lower()),
+        assignor_timeout_ms=config["kohort.group.consumer.assignor.timeout.ms"],
         assignors=load_server_assignors(config["group.consumer.assignors"]),
     )

@@ -20,6 +20,7 @@ from kohort.broker.transaction_markers import Ending, Told
 from kohort.broker.txn_commit_admission import TxnCommitAdmission
 from kohort.coordinator.coordinator import GROUPS_AT_ONCE, Coordinator
 from kohort.coordinator.effects import Decision, Request, SharedResponse
+from kohort.coordinator.modern.work import Work
 from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit, TransactionalCommit
 from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.shard import Write
@@ -61,6 +62,26 @@ class CatalogTopics:
     @property
     def rack(self) -> str:
         return self._rack
+
+
+class GroupWork:
+    """A Job: what the coordinator wants computed off its turn."""
+
+    def __init__(self, service: GroupService, work: Work) -> None:
+        self._service = service
+        self._work = work
+        self._made: Any = None
+        self.may_hang = work.may_hang
+        self.uses_processor = not work.may_hang
+
+    def run(self) -> None:
+        self._made = self._work.compute()
+
+    def finish(self, error: BaseException | None, now_ms: int) -> None:
+        if error is not None:
+            logger.warning("%r failed: %s: %s", self._work, type(error).__name__, error)
+        why = error if isinstance(error, Exception) or error is None else RuntimeError(repr(error))
+        self._service.computed(self._work, self._made, why, now_ms)
 
 
 class GroupService:
@@ -163,6 +184,10 @@ class GroupService:
             happened, effects.events = effects.events, []
             self.events.report(happened)
 
+    def computed(self, work: Work, made: Any, error: Exception | None, now_ms: int) -> None:
+        self.coordinator.computed(work, made, error, now_ms)
+        self._answer()
+
     # ---- transactions
 
     def _txn_commit(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
@@ -238,6 +263,10 @@ class GroupService:
         self.coordinator.stop()
 
     def collect(self, now_ms: int) -> None:
+        if self._effects.work:
+            work, self._effects.work = self._effects.work, []
+            for one in work:
+                self._core.run_elsewhere(GroupWork(self, one))
         if self._effects.loads:  # a request has failed half way
             self._log.begin_loads(now_ms)
             self._answer()

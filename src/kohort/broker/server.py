@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
+from kohort.broker.apart import Apart
 from kohort.broker.authentication import ANONYMOUS, Guard
 from kohort.broker.broker_protocol import BrokerProtocol, BufferedBrokerProtocol
 from kohort.broker.clock import Clock
@@ -65,6 +66,7 @@ class Server:
         self._peers = PeerSockets(self)
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._apart = Apart(self._loop, self._apart_done)
 
     async def start(self, listeners: list[Listener]) -> list[Listener]:
         """Accept connections; returns the listeners with the addresses they have."""
@@ -113,6 +115,7 @@ class Server:
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
+        self._apart.close()
         self.core.stop(self.clock.now_ms())
         self._send(self.core.flush(self.clock.now_ms()))
         for protocol in list(self._protocols):
@@ -333,6 +336,7 @@ class Server:
     async def _at(self, time_ms: int) -> None:
         self.clock.advance_to(time_ms)
         self.on_time()
+        await self._apart.settle()
         while self._jobs or self.core.appends.unsettled:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0)
@@ -340,9 +344,15 @@ class Server:
     # Work elsewhere.
 
     def _run_elsewhere(self, job: Job) -> None:
+        if getattr(job, "may_hang", False):
+            return self._apart.run(job)
         future = self._loop.run_in_executor(self._executor(job), job.run)
         self._jobs.add(future)
         future.add_done_callback(lambda done: self._finished(job, done))
+
+    def _apart_done(self, job: Job, error: BaseException | None) -> None:
+        self.core.job_done(job, error, self.clock.now_ms())
+        self.end_turn()
 
     def _executor(self, job: Job) -> ThreadPoolExecutor:
         if getattr(job, "uses_processor", False):

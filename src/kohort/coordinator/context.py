@@ -68,6 +68,7 @@ class CoordinatorConfig:
     consumer_assignment_interval_ms: int = 1_000
     consumer_max_size: int = 2_147_483_647
     consumer_regex_refresh_interval_ms: int = 600_000
+    assignor_timeout_ms: int = 10_000
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     assignors: Mapping[str, ServerAssignor] = field(default_factory=lambda: load_server_assignors(("uniform", "range")))
     of_groups: GroupSettings = field(default_factory=lambda: NoSettings())

@@ -21,8 +21,9 @@ from kohort.coordinator.gathering import Gathering
 from kohort.coordinator.group import Group
 from kohort.coordinator.homing import home_strays
 from kohort.coordinator.kinds import HEARTBEAT, KINDS
-from kohort.coordinator.modern import classic_members, describe, heartbeat
+from kohort.coordinator.modern import classic_members, describe, elsewhere, heartbeat
 from kohort.coordinator.modern.refusing import check_request
+from kohort.coordinator.modern.work import Work
 from kohort.coordinator.records import Change, partition_for
 from kohort.coordinator.refusals import failed, refusal
 from kohort.coordinator.replay import ShardGroups
@@ -275,6 +276,19 @@ class Coordinator:
             response = ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
             return self._reply(request, response)
         self._decide(heartbeat.heartbeat, request)
+
+    def computed(self, work: Work, made: Any, error: Exception | None, now_ms: int) -> None:
+        """What was asked for in `effects.work` has come, or has failed; the group is looked at as it is now."""
+        self._now_ms = now_ms
+        shard = self._shard(work.group_id)
+        if shard.life is not ACTIVE:
+            return
+        shard.state.now_ms = now_ms
+        try:
+            self.runtime.decided(shard, elsewhere.computed(shard.state, work, made, error))
+        except Exception:
+            self.runtime.crashed(shard, now_ms)
+            raise
 
     def _commit(self, request: Request) -> None:
         group_id = request.message.group_id

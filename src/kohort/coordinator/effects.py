@@ -82,16 +82,17 @@ class Decision:
 class Effects:
     """Collected over one turn; whoever carries them out empties the lists."""
 
-    __slots__ = ("crashes", "events", "loads", "replies")
+    __slots__ = ("crashes", "events", "loads", "replies", "work")
 
     def __init__(self) -> None:
         self.replies: list[Answer] = []
         self.events: list[GroupEvent] = []
         self.loads: list[Shard[Any]] = []  # to be read from the log, from its start
         self.crashes: list[Exception] = []  # of deadlines; their shards are loaded again
+        self.work: list[Any] = []  # to be computed elsewhere; see Coordinator.computed
 
     def __bool__(self) -> bool:
-        return bool(self.replies or self.events or self.loads)
+        return bool(self.replies or self.events or self.loads or self.work)
 
     def __repr__(self) -> str:
         return f"Effects(replies={self.replies}, events={self.events}, loads={self.loads})"

@@ -12,6 +12,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
 
+from kohort.assignors.numbers import Numbers
 from kohort.protocol.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -192,7 +193,7 @@ def _target_member_to(value: Partitions) -> Any:
 
 
 def _target_member_from(v: Any) -> Partitions:
-    return {row.topic_id: frozenset(row.partitions) for row in v.topic_partitions}
+    return {row.topic_id: Numbers.of(row.partitions) for row in v.topic_partitions}
 
 
 def _current_to(value: CurrentAssignment) -> Any:

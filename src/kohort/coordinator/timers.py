@@ -23,6 +23,7 @@ class TimerKind(Enum):
     MEMBER_REBALANCE = "MemberRebalance"  # KIP-848: partitions that a member does not give up
     MEMBER_JOIN = "MemberJoin"  # a classic member of a KIP-848 group, told to join again
     MEMBER_SYNC = "MemberSync"  # the same, which has joined and not synced
+    ASSIGNOR = "Assignor"  # KIP-848: the time that an assignor of one's own has for a target
     RESOLVE_REGEX = "ResolveRegex"  # KIP-848: which topics the expressions of a group stand for
     EXPIRE_OFFSETS = "ExpireOffsets"  # the periodic look for expired offsets
     ABORT_TIMED_OUT_TRANSACTIONS = "AbortTimedOutTransactions"  # the periodic look, while one is open

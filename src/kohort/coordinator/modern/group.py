@@ -16,6 +16,7 @@ from kohort.coordinator.context import Context, Topics
 from kohort.coordinator.effects import Request
 from kohort.coordinator.group import BY_AGE, Group
 from kohort.coordinator.modern.member import NEW, Member
+from kohort.coordinator.modern.work import Assigning, Resolving
 from kohort.coordinator.modern_records import (
     CurrentAssignment,
     GroupEpoch,
@@ -46,6 +47,9 @@ class ModernState(Enum):
 
 class ModernGroup(Group):
     __slots__ = (
+        "ask_again_ms",
+        "assigned_by",
+        "assigning",
         "assignment_epoch",
         "assignment_timestamp_ms",
         "assignor_votes",
@@ -62,6 +66,7 @@ class ModernGroup(Group):
         "regexes",
         "resolve",
         "resolved",
+        "resolving",
         "static_members",
         "target",
         "told_state",
@@ -94,6 +99,10 @@ class ModernGroup(Group):
         # soft
         self.is_stale = True  # its topics may have changed since the hash was taken
         self.resolve = Deadline(TimerKind.RESOLVE_REGEX, group_id)
+        self.resolving: Resolving | None = None  # under way elsewhere
+        self.assigning: Assigning | None = None
+        self.assigned_by = Deadline(TimerKind.ASSIGNOR, group_id)
+        self.ask_again_ms = 0  # an assignor that failed is left alone until then
         self.topics_came = False  # topics that no expression has been held against yet
         self.told_state = ModernState.EMPTY
 

@@ -28,6 +28,8 @@ from kohort.protocol.messages import ConsumerGroupHeartbeatResponse
 
 _Response = ConsumerGroupHeartbeatResponse
 JOINS = 0
+SOON_MS = 200
+"""How soon members are to come again while an assignor of one's own is at work."""
 
 
 def heartbeat(context: Context, request: Request) -> Decision | None:
@@ -279,10 +281,12 @@ def _answer(context: Context, group: ModernGroup, member: Member, request: Reque
     message = request.message
     current = member.current
     interval_ms = context.config.heartbeat_interval_ms(group.group_id)
+    if group.assigning is not None:
+        interval_ms = min(interval_ms, SOON_MS)  # a target is about to come
     response = _Response(
         member_id=member.member_id, member_epoch=current.member_epoch, heartbeat_interval_ms=interval_ms
     )
-    if member.alive is None and not member.is_classic:
+    if member.alive is None and not member.is_classic and group.assigning is None:
         member.alive = (interval_ms, SharedResponse(response))
     is_full = (
         message.rebalance_timeout_ms != -1

@@ -10,7 +10,7 @@ from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.group import Group
-from kohort.coordinator.modern import migration, regexes
+from kohort.coordinator.modern import migration, regexes, target
 from kohort.coordinator.modern.group import ModernGroup
 from kohort.coordinator.modern.member import Member
 from kohort.coordinator.modern.refusing import Refused
@@ -82,7 +82,11 @@ def remove(context: Context, group: ModernGroup, members: Sequence[Member], caus
 
 def due(context: Context, group: ModernGroup, deadline: Deadline) -> Decision | None:
     if deadline is group.resolve:
-        return regexes.resolve(context, group)
+        regexes.resolve(context, group)
+        return None
+    if deadline is group.assigned_by:
+        target.gave_up(context, group)
+        return None
     member = group.members.get(deadline.member_id)
     if member is None or deadline not in (member.heartbeat, member.rebalance, member.sync):
         return None

@@ -1,11 +1,12 @@
 """Subscriptions by regular expression: what may be one, when they are resolved, and what that means for the group.
 
-Resolving looks at every topic: no heartbeat waits for it. One that finds it due sets the group's deadline to now, and
-the broker comes to it between requests.
+Resolving looks at every topic: no heartbeat waits for it. One that finds it due sets the group's deadline to now, the
+broker comes to it between requests, and has it computed elsewhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kohort.coordinator.causes import Cause, CauseKind
@@ -16,6 +17,7 @@ from kohort.coordinator.modern.group import ModernGroup
 from kohort.coordinator.modern.refusing import Refused
 from kohort.coordinator.modern.steps import Steps
 from kohort.coordinator.modern.topics import metadata_hash
+from kohort.coordinator.modern.work import Resolving
 from kohort.coordinator.modern_records import Kind, ResolvedRegex
 from kohort.protocol.errors import ErrorCode
 
@@ -60,17 +62,31 @@ def _is_due(context: Context, group: ModernGroup) -> bool:
     return unresolved or group.topics_came or age_ms > context.config.consumer_regex_refresh_interval_ms
 
 
-def resolve(context: Context, group: ModernGroup) -> Decision | None:
-    """All expressions of the group; a new epoch where one of them stands for other topics now."""
-    group.topics_came = False
+def resolve(context: Context, group: ModernGroup) -> None:
+    """All expressions of the group, elsewhere."""
+    if group.resolving is None and group.regexes:
+        group.topics_came = False
+        group.resolving = Resolving(group.group_id, tuple(group.regexes), tuple(context.topics.names()))
+        context.effects.work.append(group.resolving)
+
+
+def resolved(
+    context: Context, group: ModernGroup, work: Resolving, found: Mapping[str, frozenset[str]] | None
+) -> Decision | None:
+    """A new epoch where one of them stands for other topics now; None where nobody waits for it, or it failed."""
+    if group.resolving is not work:
+        return None
+    group.resolving = None
     steps = Steps(context, group)
-    names = list(context.topics.names())
     changed = False
-    for regex in list(group.regexes):
-        topics = expressions.matching(regex, names)
+    for regex, topics in (found or {}).items():
+        if not group.regexes[regex]:
+            continue  # nobody subscribes by it any more
         known = group.resolved.get(regex)
         changed |= topics != (frozenset() if known is None else known.topics)
         steps.put(Kind.REGEX, ResolvedRegex(topics, _VERSION, context.now_ms), regex)
+    if not steps.changes:
+        return None
     if changed or metadata_hash(context.topics, group.subscribed_names()) != group.metadata_hash:
         steps.bump(Cause(CauseKind.REGEX_RESOLVED))
     return steps.decision(Cause(CauseKind.REGEX_RESOLVED))
