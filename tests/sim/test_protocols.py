@@ -9,9 +9,11 @@ import pytest
 
 from kohort.client.modern.reconciling import Reconciling
 from kohort.coordinator.modern.group import ModernGroup
-from kohort.sim.checkers import ANY_PROTOCOL
+from kohort.protocol.errors import ErrorCode
+from kohort.sim.checkers import ANY_PROTOCOL, Fenced
 from kohort.sim.member import SimMember
-from kohort.sim.options import Options
+from kohort.sim.options import Options, protocols_of
+from kohort.sim.runner import checkers_for, run_seed
 from kohort.sim.trace import CheckFailed
 from kohort.sim.world import World
 
@@ -50,6 +52,24 @@ def test_groups_that_move_between_the_protocols_under_faults(seed: int) -> None:
 def test_a_run_can_be_repeated() -> None:
     first, again = run(2, **EITHER), run(2, **EITHER)
     assert first.trace.digest == again.trace.digest
+
+
+def test_a_third_of_the_seeds_is_mixed_and_the_worlds_of_the_others_stay() -> None:
+    mixed = {seed: protocols_of(seed).get("protocols") for seed in range(300)}
+    assert 70 <= sum(protocols is not None for protocols in mixed.values()) <= 130
+    assert set(mixed.values()) == {None, ("consumer",), ("classic", "consumer"), ("either",)}
+    for seed, protocols in list(mixed.items())[:40]:
+        made = Options.from_seed(seed, **protocols_of(seed))
+        assert (checkers_for(made) is ANY_PROTOCOL) == (protocols is not None)
+        assert protocols is not None or made == Options.from_seed(seed)
+
+
+def test_a_commit_of_who_is_no_member_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModernGroup, "commit_error", lambda *_: ErrorCode.NONE)
+    overrides = {**QUIET, "minutes": 1.0, "members": 6, "groups": 1, "topics": 3}
+    often = {"member_leave_every_ms": 5_000, "resubscribe_every_ms": 5_000}
+    found = (run_seed(seed, only=Fenced, protocols=("consumer",), **overrides, **often) for seed in range(12))
+    assert any("but it is no member" in (result.failure or "") for result in found)
 
 
 def acknowledges_before_it_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,9 @@ class Coordinator:
             return [self._shard(group_id) for group_id in message.groups_names]
         return [] if type(message) in _READS else [self._shard(message.group_id)]
 
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self._topics.by_id(topic_id)
+
     def topics_changed(self, name: str) -> None:
         """A topic has come, has grown or is gone: groups that read it look again at their next heartbeat."""
         for shard in self._active():

@@ -118,6 +118,31 @@ class Options:
 _FAULT = ("_every_ms", "retention_ms")
 _USE = ("produce_every_ms", "commit_every_ms", "transact_every_ms")
 
+_MIXED = (("consumer",), ("classic", "consumer"), ("either",))
+_WITHOUT_ADMINISTRATION = {
+    "loners": 0,
+    "spare_topics": 0,
+    "damage_every_ms": 0,
+    "grow_offsets_topic_every_ms": 0,
+    "duplicate_every_ms": 0,
+    "delete_groups_every_ms": 0,
+    "delete_offsets_every_ms": 0,
+    "recreate_topic_every_ms": 0,
+}
+"""What the checkers of any protocol say nothing about."""
+
+
+def protocols_of(seed: int) -> dict[str, Any]:
+    """A third of the seeds have groups of the consumer protocol, or such as move; the worlds of the others stay."""
+    random = Random(f"protocols {seed}")
+    if random.random() >= 1 / 3:
+        return {}
+    protocols = random.choice(_MIXED)
+    # Members that are to meet in one group must have an assignor in common.
+    together = {"assignors": ("cooperative-sticky",)} if protocols == ("either",) else {}
+    return {"protocols": protocols, **together, **_WITHOUT_ADMINISTRATION}
+
+
 TRANSACTIONS: dict[str, Any] = {
     "transactors": 3,
     "members": 3,

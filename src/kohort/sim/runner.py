@@ -13,7 +13,7 @@ from typing import Any
 
 from kohort.sim import checkers
 from kohort.sim.mutations import Mutation
-from kohort.sim.options import Options
+from kohort.sim.options import Options, protocols_of
 from kohort.sim.trace import Checker, CheckFailed
 from kohort.sim.world import START_MS, World
 
@@ -42,11 +42,15 @@ class Result:
 
 
 def checkers_for(options: Options) -> tuple[type[Checker], ...]:
-    return checkers.TRANSACTIONAL if options.transactors else checkers.ALL
+    if options.transactors:
+        return checkers.TRANSACTIONAL
+    return checkers.ALL if set(options.protocols) == {"classic"} else checkers.ANY_PROTOCOL
 
 
 def run_seed(seed: int, only: type[Checker] | None = None, **overrides: Any) -> Result:
     """One run in this process. A bug in the code under test that raises counts as a failure too."""
+    if only is None and not overrides.keys() & {"protocols", "transactors"}:
+        overrides = protocols_of(seed) | overrides
     options = Options.from_seed(seed, **overrides)
     began = time.process_time()
     failure = None
@@ -123,7 +127,7 @@ def hunt(mutation: Mutation, seeds: Iterable[int], only: type[Checker] | None = 
     """Run seeds with a bug switched on until a checker (or the one and only) complains."""
     with mutation.applied():
         for seed in seeds:
-            result = run_seed(seed, only, **overrides)
+            result = run_seed(seed, only, **{"protocols": ("classic",), **overrides})
             if not result.passed:
                 return Caught(mutation, seed, result.failure or "")
     return Caught(mutation, None, "not caught")

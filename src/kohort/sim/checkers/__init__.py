@@ -3,6 +3,7 @@
 from kohort.sim.checkers.closed import Closed
 from kohort.sim.checkers.durability import CommitDurability, RecordDurability
 from kohort.sim.checkers.epochs import Epochs
+from kohort.sim.checkers.fenced import Fenced
 from kohort.sim.checkers.handover import HandOver
 from kohort.sim.checkers.kept import Kept
 from kohort.sim.checkers.legality import Legality
@@ -33,7 +34,7 @@ ALL: tuple[type[Checker], ...] = (
     CommitDurability,
     Order,
 )
-ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Processing, RecordDurability)
+ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Fenced, Processing, RecordDurability, Prompt, CommitDurability)
 """For worlds with groups of the consumer protocol; the others speak of generations."""
 TRANSACTIONAL: tuple[type[Checker], ...] = (Transactions, Processing, RecordDurability)
 """For worlds with transactions."""

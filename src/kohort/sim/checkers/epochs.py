@@ -1,6 +1,7 @@
 """A partition is given up before it is taken over, whatever protocol its members speak; in the end each has one owner.
 
-One that the coordinator has put out may not know it yet and read on: it is no member, and its commits are refused.
+One that the coordinator has put out may not know it yet and read on: it is no member, and its commits are refused. So
+is a static one that has said that it leaves for a while: what it was to give up goes to others at once.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.modern.leaving import LEAVES_FOR_A_WHILE
+from kohort.coordinator.modern.member import Member
 from kohort.sim.member import SimMember
 from kohort.sim.trace import Checker
 
@@ -31,7 +34,7 @@ class Epochs(Checker):
         core = self._world.broker.core
         group = core.coordinator.group(member.group_id) if core is not None else None
         known = group.members if group is not None else {}
-        return member.member.member_id in known and other.member.member_id in known
+        return all(_belongs(known.get(one.member.member_id)) for one in (member, other))
 
     def given_up(self, member: SimMember, partitions: frozenset[TopicPartition], lost: bool) -> None:
         for tp in partitions:
@@ -51,3 +54,8 @@ class Epochs(Checker):
             owned = sorted(tp for member in members for tp in member.member.owned)
             if owned != sorted(wanted):
                 self.fail(f"when all is quiet {group_id} has {owned}, {sorted(wanted)} are there")
+
+
+def _belongs(known: Any) -> bool:
+    away = isinstance(known, Member) and known.current.member_epoch == LEAVES_FOR_A_WHILE
+    return known is not None and not away
