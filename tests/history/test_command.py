@@ -5,6 +5,8 @@ import importlib.util
 import pytest
 
 from cli.conftest import CommandLine
+from console_running import MARKUP
+from kohort.cli.history_html import page
 
 NOWHERE = "localhost:1"
 
@@ -26,6 +28,14 @@ def test_wrong_words() -> None:
     assert "--format takes parquet, delta" in k.refused("history", "ingest", "--to", "x", "--format", "iceberg")
     assert "no broker can be reached" in k.refused("history", "ingest", "--to", "x", code=1)
     assert "name of a file" in k.refused("history", "--html", "no/such/folder/out.html")
+
+
+def test_a_page_of_reports_escapes_names_and_says_what_is_left_out() -> None:
+    rows = [[MARKUP, number, None] for number in range(4)]
+    shown = page(MARKUP, 0, [("Groups", ["group", "members", "lag"], rows), ("Storms", ["group"], [])], 3)
+    assert "<img" not in shown and "&lt;img" in shown and "\x1b" not in shown
+    assert "these are the first 3" in shown and "nothing" in shown and shown.count("<tr>") == 1 + 3
+    assert "default-src 'none'" in shown
 
 
 def test_wrong_choices() -> None:

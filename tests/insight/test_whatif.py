@@ -106,6 +106,15 @@ def test_a_past_without_generations_says_so(choice: dict[str, object]) -> None:
     assert any("not in the log any more" in note for note in found.notes)
 
 
+def test_a_partition_number_that_no_topic_has_is_not_replayed() -> None:
+    past = grown()
+    last = past.generations[-1]
+    wild = last.members[0]._replace(partitions=frozenset({(TOPIC, 2**31 - 1)}))
+    past.generations[-1] = last._replace(members=(wild, *last.members[1:]))
+    found = past.with_(assignor="range")
+    assert found.would.moved < 10 and any("not replayed" in note for note in found.notes)
+
+
 def test_an_unknown_assignor_is_taken_as_it_was() -> None:
     past = Past("mine").joins("a", 0).joins("b", 100_000)
     found = past.with_(session_timeout_ms=60_000)

@@ -26,6 +26,7 @@ from kohort.insight.sentences import told
 from kohort.insight.whatif import Choice, replay
 
 Row = Mapping[str, Any]
+KINDS = frozenset(kind.value for kind in CauseKind)
 
 
 def _in_order(rows: Iterable[Row]) -> list[Row]:
@@ -137,7 +138,8 @@ def told_rebalance(row: Row) -> Rebalance:
 def _told_trigger(row: Row) -> Trigger:
     who = Who(row["member_id"] or "", row["instance_id"], row["client_id"] or "", row["client_host"] or "")
     members = (who,) if who != Who("") else ()
-    return Trigger(row["at_ms"], Cause(CauseKind(row["kind"]), members, timeout_ms=row["after_ms"]))
+    kind = CauseKind(row["kind"]) if row["kind"] in KINDS else CauseKind.UNKNOWN
+    return Trigger(row["at_ms"], Cause(kind, members, timeout_ms=row["after_ms"]))
 
 
 def _told(rows: Iterable[Row]) -> list[Rebalance]:

@@ -35,6 +35,7 @@ from kohort.insight.rebalances import COOPERATIVE, Rebalance
 HEARTBEAT_MS = 5_000
 """group.consumer.heartbeat.interval.ms of a KIP-848 group: so long may a partition that moves have no reader."""
 DEFAULT_SESSION_MS = 45_000
+MOST_PARTITIONS = 200_000
 
 Partition = tuple[str, int]
 Held = dict[str, frozenset[Partition]]
@@ -135,9 +136,7 @@ class _Replay:
         rebalances = moved = standstill_ms = partition_ms = 0
         for place, one in enumerate(self.rebalances):
             stored = known.get(one.generation or -1)
-            for member in stored.members if stored else ():
-                for topic, number in member.partitions:
-                    counts[topic] = max(counts.get(topic, 0), number + 1)
+            self._count(stored, counts)
             if place in vanished or _is_hand_over(one):
                 continue
             rebalances += 1
@@ -160,6 +159,15 @@ class _Replay:
             self.notes.add("standstills are estimated from gaps between commits, where there are any")
         would = Tally(rebalances, moved, standstill_ms, partition_ms + sum(waiting))
         return Outcome(self._as_it_was(), would, tuple(sorted(self.notes)))
+
+    def _count(self, stored: StoredGeneration | None, counts: dict[str, int]) -> None:
+        """A topic has as many partitions as were ever assigned; a member may say anything, so there is a limit."""
+        for member in stored.members if stored else ():
+            for topic, number in member.partitions:
+                if number < MOST_PARTITIONS:
+                    counts[topic] = max(counts.get(topic, 0), number + 1)
+                else:
+                    self.notes.add(f"partition numbers from {MOST_PARTITIONS:,} on are not replayed")
 
     def _as_it_was(self) -> Tally:
         each = costs(self.rebalances, self.generations)
