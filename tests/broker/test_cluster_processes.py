@@ -16,9 +16,10 @@ def serve(store, node_id):
 
 
 def produce(servers, numbers):
-    with kohort.Producer(bootstrap_servers=servers) as producer:
-        for delivery in [producer.send("orders", b"%d" % number, partition=number % 4) for number in numbers]:
-            delivery.result()
+    """In one transaction: its markers go from process to process."""
+    with kohort.Producer(bootstrap_servers=servers, transactional_id="tx") as producer, producer.transaction():
+        for number in numbers:
+            producer.send("orders", b"%d" % number, partition=number % 4)
 
 
 def read(reader, numbers):
@@ -35,7 +36,8 @@ def test_brokers_are_killed_and_stopped_and_nothing_acknowledged_is_lost(tmp_pat
         with kohort.Admin(bootstrap_servers=servers) as admin:
             admin.create_topics([kohort.NewTopic("orders", 4)])
         produce(servers, range(100))
-        with kohort.Consumer(bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest") as reader:
+        reading = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        with kohort.Consumer(bootstrap_servers=servers, group_id="g", **reading) as reader:
             reader.subscribe(["orders"])
             read(reader, range(100))
             reader.commit()
@@ -51,9 +53,7 @@ def test_brokers_are_killed_and_stopped_and_nothing_acknowledged_is_lost(tmp_pat
         assert [broker.stop() for broker in brokers.values()] == [0, 0]
         brokers.clear()
         brokers[3] = serve(tmp_path, 3)  # alone, after all were gone
-        with kohort.Consumer(
-            bootstrap_servers=brokers[3].address, group_id="other", auto_offset_reset="earliest"
-        ) as again:
+        with kohort.Consumer(bootstrap_servers=brokers[3].address, group_id="other", **reading) as again:
             again.subscribe(["orders"])
             read(again, range(300))
     finally:

@@ -17,6 +17,7 @@ import pytest
 
 import kohort
 from apache_kafka import ApacheKafka, run_java
+from cli.conftest import CommandLine
 from kohort.protocol import messages as m
 from kohort.protocol.errors import ErrorCode
 from transactional import TxnProducer, describe, fetch_offset, read
@@ -215,3 +216,66 @@ def test_kafkas_copier_writes_every_record_once(broker: kohort.Broker, jdk: None
     assert broker.committed("copiers") == {("copy-in", 0): count}
     used = {request.api: request.version for request in broker.requests("EndTxn")}
     assert used["EndTxn"] == 5, "the Java client speaks TV2 where the feature is finalized"
+
+
+def test_kohorts_producer_speaks_tv2_to_kafka_too(both: list[Live]) -> None:
+    for side in both:
+        make_topic(side, "own")
+        settled(side, "own")
+        with kohort.Producer(bootstrap_servers=side.address, transactional_id="own") as producer:
+            for end in (producer.commit, producer.abort, producer.commit):
+                producer.begin()
+                producer.send("own", b"a", partition=0).result(LIMIT_S)
+                producer.send_offsets({kohort.TopicPartition("own", 0): 1}, "own-group")
+                end()
+            producer.begin()
+            producer.send("own", b"open", partition=1).result(LIMIT_S)
+            with kohort.Admin(bootstrap_servers=side.address) as admin:
+                one = admin.describe_transactions(["own"])["own"]
+                assert one is not None
+                assert (one.state, one.producer_epoch, len(one.partitions)) == ("Ongoing", 3, 1)
+                committed = admin.group_offsets("own-group")[kohort.TopicPartition("own", 0)]
+                assert committed is not None and committed.offset == 1
+            producer.commit()
+
+
+def test_the_command_line_on_kafka(apache_kafka: ApacheKafka) -> None:
+    servers = apache_kafka.bootstrap_servers
+    k = CommandLine(servers)
+    assert k("topics", "create", "cli-txn", "--partitions", "1").code == 0
+    with kohort.Producer(bootstrap_servers=servers, transactional_id="cli-txn") as producer:
+        producer.begin()
+        producer.send("cli-txn", b"a", partition=0).result(LIMIT_S)
+        rows = k("transactions", "list", "--state", "Ongoing", "--match", "cli-txn").rows()
+        assert [row[:2] for row in rows] == [["cli-txn", "Ongoing"]]
+        (report,) = k("transactions", "describe", "cli-txn", "--json").json()
+        assert report["partitions"] == [{"topic": "cli-txn", "partition": 0}] and report["start_ms"] is not None
+        found = k("transactions", "list", "--hanging", "--topic", "cli-txn", "--older-than", "0s").out
+        assert found.startswith("no transaction hangs")
+        place = ("--topic", "cli-txn", "--partition", "0", "--start-offset", "0")
+        assert "it does not hang" in k.refused("transactions", "abort", *place, code=1)
+        assert k("transactions", "abort", "cli-txn").out.startswith("aborted the transaction of cli-txn in 1 partition")
+        with pytest.raises(kohort.ProducerFencedError):
+            producer.commit()
+    assert "no such transactional id: never-was" in k.refused("transactions", "describe", "never-was", code=1)
+
+
+def test_kafkas_tool_on_kohort(broker: kohort.Broker, jdk: None) -> None:
+    def tool(*arguments: str) -> str:
+        where = ("--bootstrap-server", broker.bootstrap_servers)
+        return run_java("org.apache.kafka.tools.TransactionsCommand", *where, *arguments, timeout=LIMIT_S).stdout
+
+    broker.create_topic("tool", 1)
+    with kohort.Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tool") as producer:
+        producer.begin()
+        producer.send("tool", b"a", partition=0).result(LIMIT_S)
+        assert re.search(r"^tool\s+\d+\s+\d+\s+Ongoing", tool("list"), re.MULTILINE)
+        assert re.search(r"\sOngoing\s.*tool-0", tool("describe", "--transactional-id", "tool"))
+        assert re.search(
+            r"^\d+\s+0\s.*\s0\s*$", tool("describe-producers", "--topic", "tool", "--partition", "0"), re.M
+        )
+        tool("abort", "--topic", "tool", "--partition", "0", "--start-offset", "0")
+        held = broker._call(
+            lambda running: running.core.topics.partition("tool", 0).log.producers.first_unstable_offset
+        )
+        assert held is None
