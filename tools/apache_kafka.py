@@ -158,8 +158,8 @@ def class_path(*more: Path | str) -> str:
     return os.pathsep.join([*map(str, more), f"{fetch_jars()}/*"])
 
 
-def compile_java(source_dir: Path | str, out: Path | str | None = None) -> Path:
-    """Compile every .java file of a folder against Kafka's jars; an unchanged folder is compiled once."""
+def compile_java(source_dir: Path | str, out: Path | str | None = None, more_jars: Sequence[Path | str] = ()) -> Path:
+    """Compile every .java file of a folder against Kafka's jars, and more; an unchanged folder is compiled once."""
     sources = sorted(Path(source_dir).rglob("*.java"))
     if not sources:
         raise FileNotFoundError(f"no .java files under {source_dir}")
@@ -172,7 +172,15 @@ def compile_java(source_dir: Path | str, out: Path | str | None = None) -> Path:
         if stamp.exists() and stamp.read_text() == digest.hexdigest():
             return target
         target.mkdir(parents=True, exist_ok=True)
-        command = [_program("javac") or "javac", "-nowarn", "-cp", class_path(), "-d", str(target), *map(str, sources)]
+        command = [
+            _program("javac") or "javac",
+            "-nowarn",
+            "-cp",
+            class_path(*more_jars),
+            "-d",
+            str(target),
+            *map(str, sources),
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"javac failed:\n{done.stdout}{done.stderr}")
