@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 RECIPES := .venv-recipes
 OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
-.PHONY: demo test test-again browser recipes docs dist lint conformance bench hostile sim soak soak-spark clean help
+.PHONY: demo test test-again browser recipes docs dist lint conformance bench hostile sim soak soak-spark soak-transactions clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
@@ -16,6 +16,7 @@ help:
 	@echo "make sim          thousands of simulated clusters, each with its own faults"
 	@echo "make soak         ten minutes of real clients and real crashes"
 	@echo "make soak-spark   two Spark applications and a consumer in one group, killed, paused, reset; every offset audited"
+	@echo "make soak-transactions  read, process, write on three brokers; brokers and clients are killed, every record once"
 	@echo "make bench        side by side with Apache Kafka and Spark's own connector (needs a JDK 17+ and Maven)"
 	@echo "make hostile      how long an innocent member waits while somebody attacks the broker"
 	@echo "make recipes      kohort in tests of FastStream, Quix Streams, Faust, Bytewax, ... (downloads them)"
@@ -84,6 +85,9 @@ soak: $(READY)
 soak-spark: $(READY)
 	$(BIN)/python tests/soak_spark_steady.py
 	$(BIN)/python tests/soak_spark.py --minutes 6
+
+soak-transactions: $(READY)
+	$(BIN)/python tests/soak_transactions.py --minutes 5
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

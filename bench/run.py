@@ -23,6 +23,7 @@ SECTIONS = (
     "broker",
     "coordinator",
     "consumer_groups",
+    "transactions",
     "assignors",
     "consume",
     "decode",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ADD_PARTITIONS_VERSION = 5
 MARKERS_VERSION = 2
+_HAS_NOT_HEARD_OF_IT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""A topic that is led here, and with it the rest of the request: the coordinator will know it in a moment."""
 
 
 class AskedElsewhere:
@@ -57,6 +59,7 @@ class AskedElsewhere:
                 for result in answer.results_by_transaction
                 for topic in result.topic_results
                 for row in topic.results_by_partition
+                if row.partition_error_code not in _HAS_NOT_HEARD_OF_IT
             }
         self._asker.answered(errors, now_ms)
 
