@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker.bearer import Bearer
 from kohort.broker.sasl import AuthenticationFailed, Exchange, Identity, exchange
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
@@ -77,7 +78,9 @@ class Guard:
             core.disconnect(call.connection, f"SASL handshake refused: {code.name}")
             return None
         self.mechanism = request.mechanism
-        self._exchange = exchange(request.mechanism, core.users, lambda: core.random_bytes(16).hex())
+        self._exchange = exchange(
+            request.mechanism, core.users, lambda: core.random_bytes(16).hex(), lambda token: _checked(core, token)
+        )
         self.transition_to(Step.EXCHANGE)
         self.raw = call.version == _RAW_VERSION
         return SaslHandshakeResponse(mechanisms=self._mechanisms)
@@ -125,9 +128,15 @@ class Guard:
         self._exchange = None
         connection.principal = principal
         self.transition_to(Step.KNOWN)
-        self._ends_ms = now_ms + self._max_session_ms if self._max_session_ms > 0 else None
+        ends = [now_ms + self._max_session_ms] if self._max_session_ms > 0 else []
+        self._ends_ms = min([*ends, *([identity.expires_ms] if identity.expires_ms is not None else [])], default=None)
         logger.info("%s is %s", connection, principal)
         return identity.last_message
+
+
+def _checked(core: Core, token: str) -> Bearer:
+    assert core.tokens is not None
+    return core.tokens.check(token, core.topics.now_ms)
 
 
 ANONYMOUS = "User:ANONYMOUS"

@@ -37,6 +37,7 @@ from kohort.broker import find_coordinator
 from kohort.broker.access import Access
 from kohort.broker.apis import TABLE, api_versions
 from kohort.broker.appends import Append, Appends
+from kohort.broker.bearer import Tokens
 from kohort.broker.checking import Checking
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.config import BrokerConfig
@@ -50,6 +51,7 @@ from kohort.broker.maintenance import Maintenance
 from kohort.broker.meter import Meter
 from kohort.broker.purgatory import Purgatory
 from kohort.broker.quotas import Quotas
+from kohort.broker.sasl import OAUTHBEARER
 from kohort.broker.table import Api, ApiTable
 from kohort.broker.throttling import throttle
 from kohort.broker.topics import Catalog, Partition, Topic
@@ -124,6 +126,7 @@ class Core:
         self.topics = topics or Catalog(config, store, random_bytes)
         self.membership: Membership | None = None
         self.users = Users(store, random_bytes)
+        self.tokens = Tokens(config) if OAUTHBEARER in config["sasl.enabled.mechanisms"] else None
         self.access = Access(config, store)
         self.gate = Gate(self.access.acls) if config["authorizer.class.name"] else None
         self.quotas = Quotas(store)

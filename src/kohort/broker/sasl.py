@@ -5,14 +5,22 @@ The client's side is `client/sasl.py`; what both compute of SCRAM is in `protoco
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
+from kohort.broker.bearer import Bearer, InvalidToken
 from kohort.broker.users import Users
 from kohort.protocol.scram import HASHES, ScramError, ScramServer
 
+logger = logging.getLogger("kohort.security")
+
 PLAIN = "PLAIN"
+OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, *HASHES)
+"""Unless configured otherwise."""
+_AUTH = "auth=Bearer "
+_SEPARATOR = "\x01"
 
 
 class AuthenticationFailed(Exception):
@@ -23,14 +31,21 @@ class Identity(NamedTuple):
     user: str
     last_message: bytes = b""
     """What the client still has to be told."""
+    expires_ms: int | None = None
+    """When it has to show who it is again."""
 
 
 Exchange = Generator[bytes, bytes, Identity]
+CheckToken = Callable[[str], Bearer]
+"""Who a bearer token stands for; InvalidToken where that is nobody."""
 
 
-def exchange(mechanism: str, users: Users, nonce: Callable[[], str]) -> Exchange:
+def exchange(mechanism: str, users: Users, nonce: Callable[[], str], check: CheckToken) -> Exchange:
     """One exchange, ready to be sent the first message of the client."""
-    made = _plain(users) if mechanism == PLAIN else _scram(mechanism, users, nonce())
+    if mechanism == OAUTHBEARER:
+        made = _bearer(check)
+    else:
+        made = _plain(users) if mechanism == PLAIN else _scram(mechanism, users, nonce())
     next(made)
     return made
 
@@ -51,6 +66,26 @@ def _plain(users: Users) -> Exchange:
     if authorization not in ("", user):
         raise AuthenticationFailed("Authentication failed: Client requested an authorization id that is different")
     return Identity(user)
+
+
+def _bearer(check: CheckToken) -> Exchange:
+    """RFC 7628: who is refused gets a reason, says that it has read it, and only then is told that it failed."""
+    message = yield b""
+    try:
+        given = check(_token(message.decode()))
+    except (UnicodeDecodeError, InvalidToken) as error:
+        logger.info("a bearer token is refused: %s", error)
+        yield b'{"status":"invalid_token"}'
+        raise AuthenticationFailed("Authentication failed: the bearer token is not valid") from None
+    return Identity(given.user, expires_ms=given.expires_ms)
+
+
+def _token(message: str) -> str:
+    head, *pairs = message.split(_SEPARATOR)
+    found = [pair.removeprefix(_AUTH) for pair in pairs if pair.startswith(_AUTH)]
+    if not head.startswith("n,") or len(found) != 1 or not message.endswith(_SEPARATOR * 2):
+        raise InvalidToken("the message is not that of a client")
+    return found[0].strip()
 
 
 def _scram(mechanism: str, users: Users, nonce: str) -> Exchange:

@@ -52,8 +52,10 @@ def reload(running: Any, given: dict[str, str]) -> dict[str, str]:
         if running.server.certificates is not None:
             running.server.certificates.reload()
             logger.info("SIGHUP: new connections get the certificates as they are now")
+        if core.tokens is not None:
+            core.tokens.reload()
     except ConfigError as error:
-        logger.error("SIGHUP: certificates stay as they were: %s", error)
+        logger.error("SIGHUP: certificates or keys stay as they were: %s", error)
     try:
         new = make_config(given)
     except ConfigError as error:
