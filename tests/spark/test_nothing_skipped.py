@@ -16,7 +16,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 import kohort
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode
-from kohort.spark import fetch
+from kohort.spark import driver, fetch
 from kohort.spark.accounting import DataLossError
 from kohort.spark.options import OptionError
 from kohort.spark.tags import CommitTag
@@ -138,6 +138,27 @@ def test_a_topic_that_was_created_again_is_a_loss(
         query = Query(servers, group, checkpoint=query.offset, subscribe=topic)
     with stopping(query), pytest.raises(DataLossError, match="created again"):
         until(query.step)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_topic_that_was_created_again_is_not_called_cut_off(
+    servers: str, topic: str, strict: bool, monkeypatch: pytest.MonkeyPatch, warnings: pytest.LogCaptureFixture
+) -> None:
+    """It ends before the position, and its id has not been looked at for a while."""
+    monkeypatch.setattr(driver, "TOPICS_AGE_SECONDS", 3600)
+    produce(servers, topic, numbers(0, 100), partition=0)
+    query = Query(servers, unique(), subscribe=topic, failOnDataLoss=str(strict).lower())
+    query.step_until(100)
+    create_again(servers, topic)
+    produce(servers, topic, numbers(100, 150), partition=0)
+    with stopping(query):
+        if strict:
+            with pytest.raises(DataLossError, match="was deleted and created again"):
+                query.plan()
+            return
+        query.step_until(150)
+        assert query.values()[-50:] == numbers(100, 150)
+        assert "was deleted and created again" in warnings.text and "cut off" not in warnings.text
 
 
 @pytest.mark.parametrize("running", [True, False])

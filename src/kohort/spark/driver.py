@@ -345,6 +345,11 @@ class QueryDriver:
             log.warning("%s was deleted; every record known of had been read", tp)
 
     def _truncated(self, tp: TopicPartition, position: int) -> int:
+        self._looked_at = 0.0
+        self._look()
+        moved_to = self.holdings.positions().get(tp, position)
+        if moved_to != position:
+            return moved_to  # the topic was created again, which has been told
         start = self._cluster.list_offsets({tp: EARLIEST}).get(tp) or 0
         self._lost(f"{tp} ends at {self._ends[tp]}, before the position {position}: its end was cut off")
         self.holdings.move(tp, start)
