@@ -6,12 +6,11 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.broker.acls import Acl
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.clock import Clock
-from kohort.broker.cluster_boot import START_ERRORS, ClusterPlace
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.core import Core, Service
 from kohort.broker.faults import Faults
@@ -26,6 +25,9 @@ from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.uuids import to_base64
 from kohort.storage.store import LogStore, MemoryStore, Store
+
+if TYPE_CHECKING:
+    from kohort.broker.cluster_boot import ClusterPlace  # of brokers on their own nobody pays for it
 
 _JAAS_USER = re.compile(r'\buser_(?P<user>[^=\s]+)="(?P<password>[^"]*)"')
 
@@ -108,6 +110,7 @@ async def start_broker(
     """Listen and serve; StartError, with the store closed, where that is impossible. In a cluster `place` brings the
     store."""
     server: Server | None = None
+    told = (OSError, KafkaError, ConfigError, *(place.start_errors if place is not None else ()))
 
     def wake() -> None:
         if server is not None:
@@ -134,7 +137,7 @@ async def start_broker(
         if place is not None:
             place.open_door(core, bound[0])
             await place.join(server)
-    except (OSError, KafkaError, ConfigError, *START_ERRORS) as error:
+    except told as error:
         if server is not None:
             await server.stop()
         raise StartError(_why(error, host, port)) from error

@@ -34,7 +34,9 @@ LOOK_EVERY_S = 0.005
 
 
 class ClusterPlace:
-    """What a broker needs to become part of a cluster."""
+    """What a broker needs to become part of a cluster; `start_errors` say why it cannot."""
+
+    start_errors = (EngineError, Damaged)
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -115,4 +117,4 @@ class ClusterPlace:
         self.engine.close()
 
 
-START_ERRORS = (EngineError, Damaged)
+START_ERRORS = ClusterPlace.start_errors
