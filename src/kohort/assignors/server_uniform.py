@@ -38,15 +38,18 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, Numbers]]:
         has_extra = extra > 0
         quota = least + has_extra
         kept: dict[bytes, Numbers] = {}
-        for topic_id in sorted(member.assigned):
+        assigned = member.assigned
+        for topic_id in sorted(assigned) if len(assigned) > 1 else assigned:
             if topic_id not in counts:
                 continue
-            numbers = Numbers.of(member.assigned[topic_id])
-            if len(numbers) <= quota:
-                kept[topic_id] = numbers
-                quota -= len(numbers)
-                continue
+            given_before = assigned[topic_id]
+            numbers = given_before if type(given_before) is Numbers else Numbers.of(given_before)
             ordered = numbers.ordered
+            size = len(ordered)
+            if size <= quota:
+                kept[topic_id] = numbers
+                quota -= size
+                continue
             if quota:
                 kept[topic_id] = Numbers(ordered[:quota])
             free.add(topic_id, ordered[quota:])
@@ -72,11 +75,14 @@ def _unassigned(spec: GroupSpec, counts: Mapping[bytes, int]) -> Iterator[tuple[
     taken = dict.fromkeys(counts, 0)
     for member in spec.members.values():
         for topic_id, numbers in member.assigned.items():
-            if topic_id in taken and numbers:
-                had = Numbers.of(numbers)
-                if had.ordered[0] < 0 or had.ordered[-1] >= counts[topic_id]:
-                    raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
-                taken[topic_id] |= had.mask
+            known = taken.get(topic_id)
+            had = numbers if type(numbers) is Numbers else Numbers.of(numbers)
+            ordered = had.ordered
+            if known is None or not ordered:
+                continue
+            if ordered[0] < 0 or ordered[-1] >= counts[topic_id]:
+                raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
+            taken[topic_id] = known | had.mask
     for topic_id, count in counts.items():
         known = taken[topic_id]
         if not known:
