@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.coordinator_log import CoordinatorLog
-from kohort.broker.find_coordinator import GROUP, NO_NODE, Node, leader_node
+from kohort.broker.coordinator_service import CoordinatorService
+from kohort.broker.find_coordinator import GROUP
 from kohort.broker.group_config import coordinator_config
 from kohort.broker.group_events import GroupEvents
 from kohort.broker.group_parts import Part, Parts, is_many, most_commits, refuse_commits
@@ -25,7 +26,6 @@ from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit, Transactiona
 from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.shard import Write
 from kohort.coordinator.txn_offsets import EndTransaction
-from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.uuids import random_uuid
 from kohort.records.compression import Compression
 from kohort.storage.producers import check_marker
@@ -84,11 +84,13 @@ class GroupWork:
         self._service.computed(self._work, self._made, why, now_ms)
 
 
-class GroupService:
+class GroupService(CoordinatorService):
     """A service of the core: see the contract at the top of core.py."""
 
     name = "groups"
     key_type = GROUP
+    topic_name = OFFSETS_TOPIC
+    coordinator: Coordinator
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -104,7 +106,6 @@ class GroupService:
             self._changed,
         )
         self.events = GroupEvents(core)
-        self._now_ms = 0
         self._told_strays: set[str] = set()
         self._asked: dict[tuple[int, int], set[TxnCommitAdmission]] = {}  # of a partition and a producer
 
@@ -253,15 +254,6 @@ class GroupService:
 
     # ---- the life of the broker
 
-    def start(self, now_ms: int) -> None:
-        self.coordinator.start()
-        topic = self._core.topics.by_name.get(OFFSETS_TOPIC)
-        if topic is not None:
-            self.topic_created(topic, now_ms)
-
-    def stop(self, now_ms: int) -> None:
-        self.coordinator.stop()
-
     def collect(self, now_ms: int) -> None:
         if self._effects.work:
             work, self._effects.work = self._effects.work, []
@@ -275,17 +267,13 @@ class GroupService:
         if self.coordinator.runtime.open_shards:
             self._log.collect(now_ms)
 
-    def on_time(self, now_ms: int) -> None:
-        self._now_ms = now_ms
-        self._log.on_time(now_ms)
-
-    def next_deadline(self) -> int | None:
-        return self._log.next_deadline(self._now_ms)
-
     def connection_lost(self, connection: Connection, now_ms: int) -> None:
         """Nothing: as in Kafka a member is alive until its session is over, whatever happens to its connection."""
 
     # ---- topics
+
+    def _ensure_topic(self) -> Topic:
+        return ensure_offsets_topic(self._core)
 
     def topic_created(self, topic: Topic, now_ms: int) -> None:
         """The coordinator leads the partitions of its topic however that came to be."""
@@ -304,28 +292,7 @@ class GroupService:
     def topic_grew(self, name: str, now_ms: int) -> None:
         """The leader of a classic group sees it in its metadata and rejoins; groups of KIP-848 are told."""
         self.coordinator.topics_changed(name)
-        if name == OFFSETS_TOPIC:
-            self.topic_created(self._core.topics.by_name[name], now_ms)
-
-    # ---- FindCoordinator
-
-    def coordinator_of(self, group_id: str, now_ms: int) -> tuple[ErrorCode, Node]:
-        """Who leads the group's partition; the topic is made when it is first asked for."""
-        if not self.coordinator.is_active:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        try:
-            topic = ensure_offsets_topic(self._core)
-        except KafkaError as error:
-            logger.error("%s cannot be created: %s", OFFSETS_TOPIC, error)
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        return self._leader_of(topic, self.coordinator.partition_for(group_id))
-
-    def _leader_of(self, topic: Topic, partition: int) -> tuple[ErrorCode, Node]:
-        """Of all partitions this broker, where it stands alone."""
-        found = topic.partition(partition)
-        if found is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        return leader_node(self._core, found)
+        super().topic_grew(name, now_ms)
 
 
 def _commits(decision: Decision) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.broker.connection import Call
 from kohort.broker.coordinator_log import CoordinatorLog
-from kohort.broker.find_coordinator import NO_NODE, TRANSACTION, Node, leader_node
+from kohort.broker.coordinator_service import CoordinatorService
+from kohort.broker.find_coordinator import NO_NODE, TRANSACTION
 from kohort.broker.gathered import AddedPartitions, DescribedTransactions, ListedTransactions
 from kohort.broker.internal_topics import ensure_offsets_topic, ensure_transactions_topic
 from kohort.broker.proposals import Asked
@@ -61,11 +62,13 @@ def transaction_config(config: BrokerConfig) -> TransactionConfig:
     )
 
 
-class TransactionService:
+class TransactionService(CoordinatorService):
     """A service of the core: see the contract at the top of core.py."""
 
     name = "transactions"
     key_type = TRANSACTION
+    topic_name = TRANSACTIONS_TOPIC
+    coordinator: TransactionCoordinator
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -80,7 +83,6 @@ class TransactionService:
             self._changed,
         )
         self._writer = MarkerWriter(core)
-        self._now_ms = 0
 
     def apis(self) -> list[Api]:
         return [
@@ -250,30 +252,17 @@ class TransactionService:
 
     # ---- the life of the broker
 
-    def start(self, now_ms: int) -> None:
-        self.coordinator.start()
-        topic = self._core.topics.by_name.get(TRANSACTIONS_TOPIC)
-        if topic is not None:
-            self.topic_created(topic, now_ms)
-
-    def stop(self, now_ms: int) -> None:
-        self.coordinator.stop()
-
     def collect(self, now_ms: int) -> None:
         if self.coordinator.runtime.open_shards:
             self._log.collect(now_ms)
-
-    def on_time(self, now_ms: int) -> None:
-        self._now_ms = now_ms
-        self._log.on_time(now_ms)
-
-    def next_deadline(self) -> int | None:
-        return self._log.next_deadline(self._now_ms)
 
     def connection_lost(self, connection: Connection, now_ms: int) -> None:
         """Nothing: a producer's transaction is open until it ends it, or times out."""
 
     # ---- topics
+
+    def _ensure_topic(self) -> Topic:
+        return ensure_transactions_topic(self._core)
 
     def topic_created(self, topic: Topic, now_ms: int) -> None:
         if topic.name == TRANSACTIONS_TOPIC:
@@ -284,24 +273,6 @@ class TransactionService:
     def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None:
         if TRANSACTIONS_TOPIC in topics:
             self._log.resign(now_ms)
-
-    def topic_grew(self, name: str, now_ms: int) -> None:
-        if name == TRANSACTIONS_TOPIC:
-            self.topic_created(self._core.topics.by_name[name], now_ms)
-
-    # ---- FindCoordinator
-
-    def coordinator_of(self, transactional_id: str, now_ms: int) -> tuple[ErrorCode, Node]:
-        """Who leads the partition of the id; the topic is made when it is first asked for."""
-        if not self.coordinator.is_active:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        try:
-            topic = ensure_transactions_topic(self._core)
-        except KafkaError as error:
-            logger.error("%s cannot be created: %s", TRANSACTIONS_TOPIC, error)
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        found = topic.partition(self.coordinator.partition_for(transactional_id))
-        return leader_node(self._core, found) if found is not None else (ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE)
 
 
 def _make_offsets_topic(core: Core, call: Call, message: Any, now_ms: int) -> Any:
