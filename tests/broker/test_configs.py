@@ -42,7 +42,7 @@ TABLES = {SOURCE / "broker" / "config_keys.py", SOURCE / "storage" / "config.py"
 
 def test_every_config_that_is_said_to_have_an_effect_is_read():
     """A broker's is read by its name, or by a topic's config that it is the default of; that by its attribute."""
-    files = (path for room in ("broker", "coordinator", "storage") for path in (SOURCE / room).rglob("*.py"))
+    files = (path for room in ("broker", "cluster", "coordinator", "storage") for path in (SOURCE / room).rglob("*.py"))
     text = "\n".join(path.read_text() for path in files if path not in TABLES)
     own = (SOURCE / "storage" / "config.py").read_text().split("class LogConfig")[1]
     topics = {

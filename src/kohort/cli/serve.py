@@ -207,7 +207,7 @@ class Serving:
         # What a start leaves behind lives as long as the process: keep the collector from walking it over and over.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
+        gc.set_threshold(50_000, 4, 250)
         await stop.wait()
         began = time.monotonic()
         logger.info(

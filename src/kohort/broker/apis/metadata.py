@@ -24,6 +24,7 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 NO_OPERATIONS = -(2**31)
 ROWS_AT_ONCE = 1000
+NAMES_AT_ONCE = 20_000
 _BROKER_ENDPOINT = 1
 Shown = tuple[Any, Sequence[Partition]]
 """A topic's row of an answer, without its partitions, and these."""
@@ -32,7 +33,11 @@ Shown = tuple[Any, Sequence[Partition]]
 def handle(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     topics: list[Any] = []
     rows = 0
-    for topic, partitions in _topics(core, call, request):
+    for shown in _topics(core, call, request):
+        if shown is None:
+            yield
+            continue
+        topic, partitions = shown
         topics.append(topic)
         rows += 1
         for start in range(0, len(partitions), ROWS_AT_ONCE):
@@ -71,18 +76,26 @@ def _cluster_operations(core: Core, call: Call) -> int:
     return core.gate.operations(call, Resource.CLUSTER, CLUSTER_NAME)
 
 
-def _topics(core: Core, call: Call, request: Any) -> Iterator[Shown]:
-    """No list asks for all topics, and so does an empty one in version 0."""
+def _topics(core: Core, call: Call, request: Any) -> Iterator[Shown | None]:
+    """No list asks for all topics, and so does an empty one in version 0. None where others should have a turn."""
     if request.topics is None or (call.version == 0 and not request.topics):
-        return (_topic(topic) for topic in list(core.topics.by_name.values()))
-    ids = {asked.topic_id: None for asked in request.topics if asked.topic_id != ZERO_UUID}
-    if call.version < 12 and (ids or any(asked.name is None for asked in request.topics)):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Metadata v{call.version} knows topics by name only")
+        yield from (_topic(topic) for topic in list(core.topics.by_name.values()))
+        return
+    ids: dict[bytes, None] = {}
+    names: dict[str, None] = {}
+    for number, asked in enumerate(request.topics, 1):
+        if number % NAMES_AT_ONCE == 0:
+            yield None
+        if asked.topic_id != ZERO_UUID:
+            ids[asked.topic_id] = None
+        if call.version < 12 and (ids or asked.name is None):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Metadata v{call.version} knows topics by name only")
+        names[asked.name] = None
     if ids:
-        return (_by_id(core, topic_id) for topic_id in ids)
+        yield from (_by_id(core, topic_id) for topic_id in ids)
+        return
     create = request.allow_auto_topic_creation and core.config["auto.create.topics.enable"]
-    names = {asked.name: None for asked in request.topics}
-    return (_by_name(core, name, create) for name in names)
+    yield from (_by_name(core, name, create) for name in names)
 
 
 def _by_id(core: Core, topic_id: bytes) -> Shown:
