@@ -185,8 +185,8 @@ def pipelined(connections: int, requests: int, request: Any, version: int, times
                     else:
                         answers["closed"] += 1
                         selector.unregister(key.fileobj)
+            answers["KB"] += sum(one.received for one in floods) // 1000
             for one in floods:
-                answers["MB"] += round(one.received / 1e6)
                 one.socket.close()
 
     return attack
@@ -230,11 +230,12 @@ def partitions(address: str, seconds: float) -> Answers:
 
 def syncs(address: str, seconds: float) -> Answers:
     wire, answers = Wire(address), Answers()
-    find_coordinator(wire, "big")
-    member_id, generation = join(wire, f"big{time.time_ns()}")
+    group = f"big{time.time_ns()}"
+    find_coordinator(wire, group)
+    member_id, generation = join(wire, group)
     kind = m.SyncGroupRequest
     row = kind.SyncGroupRequestAssignment(member_id=member_id, assignment=bytes(1_000_000))
-    data = frame(kind(group_id="big", generation_id=generation, member_id=member_id, assignments=[row]), 2)
+    data = frame(kind(group_id=group, generation_id=generation, member_id=member_id, assignments=[row]), 2)
     for _ in lasting(seconds):
         wire.socket.sendall(data)
         wire.receive()
