@@ -194,7 +194,8 @@ def test_a_commit_of_a_topic_that_was_created_again_is_a_loss_for_the_next_query
     first.step_until(100)
     until(lambda: committed(servers, group, topic, 2) == {0: 100, 1: 0})
     first.stop()
-    with kohort.Consumer(bootstrap_servers=servers, group_id=group, enable_auto_commit=False) as reader:
+    settings = {"enable_auto_commit": False, "allow_auto_create_topics": False}
+    with kohort.Consumer(bootstrap_servers=servers, group_id=group, **settings) as reader:
         partition = TopicPartition(topic, 0)
         reader.assign([partition])
         before = reader.committed([partition])
