@@ -1,7 +1,8 @@
 """Brokers of one cluster without sockets, threads or clocks: real cores over a store in memory, driven by a seed.
 
-Every question to the store is taken apart into asking and hearing the answer, with anything in between: other brokers'
-steps, pauses, crashes. What a client was told, and what it has read, must be what is there in the end.
+Between any two requests to the store, and before an answer is heard, anything can happen: other brokers' steps, pauses,
+crashes, requests that arrive late. Clocks differ. What a client was told, and what it has read, must be what is there
+in the end.
 """
 
 import contextlib
@@ -23,16 +24,21 @@ from kohort.storage.errors import StorageError
 from kohort.storage.journal_store import JournalStore
 
 CONFIG = {
-    "broker.session.timeout.ms": 3000,
-    "broker.heartbeat.interval.ms": 500,
-    "kohort.cluster.balance.delay.ms": 1000,
+    "broker.session.timeout.ms": 1200,
+    "broker.heartbeat.interval.ms": 200,
+    "kohort.cluster.balance.delay.ms": 300,
     "kohort.cluster.journal.objects": 3,
 }
 TOPIC, PARTITIONS = "orders", 4
+DEEPEST = 2
 
 
 class Violation(AssertionError):
     """Something was promised and not kept."""
+
+
+class Abandoned(BaseException):
+    """The broker that asked is gone. No Exception: those are answers of the store."""
 
 
 class Node:
@@ -42,6 +48,9 @@ class Node:
         self.core = None
         self.asking, self.heard = [], []
         self.paused = False
+        self.now_ms = world.now_ms  # its own clock
+        self.speed = 1.0
+        self.sign_ms = 0
         self.start()
 
     @property
@@ -62,37 +71,54 @@ class Node:
         self.membership = self.core.membership = Membership(self.core, self.engine, state)
         self.asking, self.heard = [], []
         self.paused = False
-        self.core.start(world.now_ms)
-        self.membership.join("host", 9000 + self.node_id, world.now_ms)
+        self.core.start(self.now_ms)
+        self.membership.join("host", 9000 + self.node_id, self.now_ms)
         self.turn()
 
     def crash(self):
         self.core = None
+        self.asking, self.heard = [], []
         self.engine.close()
 
     def turn(self):
         if self.core is not None:
-            self.core.flush(self.world.now_ms)
+            self.core.flush(self.now_ms)
             self.asking += self.core.take_jobs()
 
     def tick(self):
         due = self.core.next_deadline()
-        if due is not None and due <= self.world.now_ms:
-            self.core.on_time(self.world.now_ms)
+        if due is not None and due <= self.now_ms:
+            self.core.on_time(self.now_ms)
+            again = self.membership.next_deadline()
+            if again is not None and again <= self.now_ms:
+                raise Violation(f"broker {self.node_id} would do nothing else than look at its clock")
         self.turn()
+        self.world.check_signs_of_life(self)
 
     def ask(self):
-        """The store is asked; the answer is on its way."""
+        """The store is asked, with whatever happens meanwhile; the answer is on its way."""
         if self.asking:
             job = self.asking.pop(self.world.random.randrange(len(self.asking)))
-            job.run()
-            self.heard.append(job)
+            core = self.core
+            self.world.running.append(self)
+            try:
+                job.run()
+            except Abandoned:
+                return
+            finally:
+                self.world.running.pop()
+            if self.core is core:
+                self.heard.append(job)
 
     def hear(self):
         if self.heard:
             job = self.heard.pop(self.world.random.randrange(len(self.heard)))
-            self.core.job_done(job, None, self.world.now_ms)
+            self.core.job_done(job, None, self.now_ms)
             self.turn()
+
+    def leads(self):
+        topic = self.core.topics.by_name.get(TOPIC)
+        return [] if topic is None else [partition for partition in topic.partitions if partition.leads]
 
 
 class World:
@@ -101,8 +127,12 @@ class World:
         self.trouble = trouble
         self.config = config or {}
         self.calm = False
+        self.running = []  # brokers with a question that is being asked, the last one first
+        self.steps = 0
+        self.due = []  # ends of faults: in which step, and what happens then
         self.now_ms = 1_000_000
         self.store = MemoryStore()
+        self.store.listeners.append(self._created)
         self.acknowledged, self.seen = {}, {}
         self.count = 0
         self.nodes = [Node(self, node_id) for node_id in range(1, brokers + 1)]
@@ -111,29 +141,75 @@ class World:
         return self.random.randbytes(count)
 
     def mishap(self, verb, name):
+        if self.running and not self.calm:
+            self._meanwhile(self.running[-1], verb)
         if self.calm or self.random.random() > self.trouble:
             return Mishap.NONE
-        return self.random.choice([Mishap.REFUSED, Mishap.LOST_ANSWER, Mishap.RETRIED])
+        return self.random.choice([Mishap.REFUSED, Mishap.LOST_ANSWER, Mishap.RETRIED, Mishap.LATE])
+
+    def _meanwhile(self, node, verb):
+        """Before a request takes effect; the broker that makes it may be gone, or have been still for long, by then."""
+        if len(self.running) > DEEPEST or self.random.random() > (3 if verb == "delete" else 1) * self.trouble:
+            return
+        core, chance = node.core, self.random.random()
+        if core is None or node.paused:
+            return
+        if verb == "delete" and chance < 0.5:
+            self.crash(node)
+        elif chance > 0.7:
+            self.stand_still(node)
+        for _ in range(self.random.choice([1, 5, 40])):
+            self.step()
+            if self.random.random() < 0.02:
+                self.nemesis()
+        if node.core is not core:
+            raise Abandoned
+
+    def _created(self, name):
+        """Signs of life, as the store has them, by the clock of whoever gives them."""
+        if name.startswith("alive/"):
+            node = self.nodes[int(name.removeprefix("alive/").partition(".")[0]) - 1]
+            node.sign_ms = node.now_ms
+
+    def check_signs_of_life(self, node):
+        """Who cannot give any stops serving, by its own clock; it may have begun just now."""
+        membership = node.membership
+        since_ms = node.now_ms - max(node.sign_ms, membership.member_since_ms)
+        if since_ms > CONFIG["broker.session.timeout.ms"] and node.leads():
+            raise Violation(f"broker {node.node_id} serves, {since_ms} ms after its last sign of life")
 
     # What clients do.
 
     def create_topic(self):
         self.calm = True
         self.settle(lambda: all(node.membership.is_member for node in self.nodes))
-        self.nodes[0].membership.propose(NewTopic(self.nodes[0]), self.now_ms)
+        self.nodes[0].membership.propose(NewTopic(self.nodes[0]), self.nodes[0].now_ms)
         self.nodes[0].turn()
         self.settle(self.is_settled)
         self.calm = False
 
-    def produce(self):
-        node = self.random.choice(self.nodes)
-        partition = node.core and node.core.topics.partition(TOPIC, self.random.randrange(PARTITIONS))
+    def produce(self, node=None, index=None):
+        node = node or self.random.choice(self.nodes)
+        index = self.random.randrange(PARTITIONS) if index is None else index
+        partition = node.core and node.core.topics.partition(TOPIC, index)
         if node.paused or not partition or not partition.leads:
             return
         self.count += 1
         data = build_key_values([(b"k", b"%d" % self.count)], self.now_ms)
         node.core.append(Append(partition, data, read_header(data), self, self.count))
         node.turn()
+
+    def compact(self):
+        """All that is in segments is written anew, as after a compaction that found nothing to remove."""
+        logs = [partition.log for node in self.nodes if node.is_up and not node.paused for partition in node.leads()]
+        if logs:
+            self.random.choice(logs).was_compacted = True
+
+    def pass_time(self, longest_ms):
+        took_ms = self.random.randrange(1, longest_ms)
+        self.now_ms += took_ms
+        for node in self.nodes:
+            node.now_ms += max(int(took_ms * node.speed), 1)
 
     def appended(self, append, now_ms):
         if not append.error:
@@ -160,41 +236,97 @@ class World:
     def step(self):
         chance = self.random.random()
         node = self.random.choice(self.nodes)
-        if chance < 0.35:
+        self.count_steps()
+        if chance < 0.25:
             self.produce()
+        elif chance < 0.27:
+            self.read()
+        elif chance < 0.29:
+            self.compact()
         elif chance < 0.9:
             if node.is_up and not node.paused:
                 (node.ask if self.random.random() < 0.5 else node.hear)()
         else:
-            self.now_ms += self.random.randrange(1, 200)
+            self.pass_time(200)
             for each in self.nodes:
                 if each.is_up and not each.paused:
+                    if each.membership.life is Life.OUTSIDE:
+                        each.crash()
+                        each.start()
                     each.tick()
+            if self.store.late and self.random.random() < 0.3:
+                self.store.arrive(self.random.randrange(len(self.store.late)))
+
+    def count_steps(self):
+        self.steps += 1
+        over = [row for row in self.due if row[0] <= self.steps]
+        self.due = [row for row in self.due if row[0] > self.steps]
+        for _, action, arguments in over:
+            action(*arguments)
 
     def nemesis(self):
         node = self.random.choice(self.nodes)
-        what = self.random.choice(
-            ["crash", "restart", "pause", "go on", "cut", "heal", "leave", "move", "answer", "read"]
-        )
-        if what == "restart" and not node.is_up:
+        if node.is_up and not node.paused:
+            often, seldom = [self.duel, self._wish], [self.crash, self.pause, self.cut, self.leave, self.run_fast]
+            self.random.choice(2 * often + seldom)(node)
+
+    def later(self, action, *arguments):
+        self.due.append((self.steps + self.random.randrange(20, 300), action, arguments))
+
+    def crash(self, node):
+        node.crash()
+        self.later(self.restart, node)
+
+    def restart(self, node):
+        if not node.is_up:
             node.start()
-        elif not node.is_up:
-            return
-        elif what == "crash":
-            node.crash()
-        elif what in ("pause", "go on"):
-            node.paused = what == "pause"
-        elif what in ("cut", "heal"):
-            node.engine.cut_off = what == "cut"
-        elif what == "leave" and not node.paused:
-            node.membership.leave(self.now_ms)
-            node.turn()
-        elif what == "move" and not node.paused:
-            self._wish(node)
-        elif what == "answer" and node.paused and node.asking:
-            node.ask()  # a question that was on its way when the broker stood still
-        elif what == "read":
-            self.read()
+
+    def pause(self, node):
+        node.paused = True
+        self.later(setattr, node, "paused", False)
+
+    def cut(self, node):
+        node.engine.cut_off = True
+        self.later(setattr, node.engine, "cut_off", False)
+
+    def leave(self, node):
+        node.membership.leave(node.now_ms)
+        node.turn()
+
+    def run_fast(self, node):
+        """Its clock does, and it takes others for dead that are not."""
+        node.speed = self.random.choice([0.3, 8.0])
+        self.later(setattr, node, "speed", 1.0)
+
+    def duel(self, node):
+        """It stands still in the middle of its work, for long enough to be taken for dead, and then just goes on."""
+        for _ in range(self.random.randrange(4)):
+            self.produce(node)
+        for _ in range(self.random.randrange(4)):
+            node.ask()
+        if node.is_up and not node.paused:
+            self.stand_still(node)
+        for _ in range(self.random.randrange(30)):
+            if not node.is_up or node.paused:
+                return
+            self.random.choice([node.ask, node.hear, node.ask, node.hear, lambda: self.produce(node)])()
+
+    def stand_still(self, node):
+        """For long enough to be taken for dead; perhaps with its clock, as on a machine that is suspended."""
+        node.paused = True
+        speed, node.speed = node.speed, self.random.choice([0, node.speed])
+        others = [other for other in self.nodes if other.is_up and not other.paused]
+        for _ in range(self.random.randrange(10, 30)):
+            self.pass_time(200)
+            for other in others:
+                if other.is_up and not other.paused:
+                    other.tick()
+                    for _ in range(6):
+                        other.ask()
+                        if other.is_up:
+                            other.hear()
+                    self.produce(other)
+        node.paused, node.speed = False, speed
 
     def _wish(self, node):
         topic = node.core.topics.by_name.get(TOPIC)
@@ -204,24 +336,29 @@ class World:
                 "topic": to_base64(topic.topic_id),
                 "partition": self.random.randrange(PARTITIONS),
             }
-            node.membership.propose(Wish([change | {"leader": self.random.randrange(1, 4)}]), self.now_ms)
+            node.membership.propose(Wish([change | {"leader": self.random.randrange(1, 4)}]), node.now_ms)
             node.turn()
 
-    def run(self, steps=1500, nemesis=0.01):
+    def run(self, steps=1000, nemesis=0.01):
         self.create_topic()
         for _ in range(steps):
             self.step()
             if self.random.random() < nemesis:
                 self.nemesis()
+        assert not self.running
         self.heal()
         self.settle(self.is_settled)
+        self.settle(self.is_tidy)
         self.check()
 
     def heal(self):
         """No more faults."""
         self.calm = True
+        self.due.clear()
+        while self.store.late:
+            self.store.arrive(0)
         for node in self.nodes:
-            node.paused = False
+            node.paused, node.speed = False, 1.0
             if not node.is_up:
                 node.start()
             node.engine.cut_off = False
@@ -229,7 +366,7 @@ class World:
     def settle(self, is_settled):
         """In the end every partition has one leader that serves it."""
         for _ in range(400):
-            self.now_ms += 50
+            self.pass_time(100)
             for node in self.nodes:
                 if node.membership.life is Life.OUTSIDE:
                     node.crash()
@@ -240,7 +377,16 @@ class World:
                     node.hear()
             if is_settled():
                 return
-        raise Violation(f"not settled: {[self.leaders(index) for index in range(PARTITIONS)]}")
+        raise Violation(
+            f"not {is_settled.__name__}: {[self.leaders(index) for index in range(PARTITIONS)]}, "
+            f"{len(self.store.objects)} objects"
+        )
+
+    def is_tidy(self):
+        """What tidying leaves behind: a few slots of each journal that is written."""
+        limit = 2 * self.config.get("kohort.cluster.journal.objects", CONFIG["kohort.cluster.journal.objects"]) + 5
+        journals = [node.membership.journal for node in self.nodes]
+        return self.is_settled() and all(journal.stored_seq - journal.said_trimmed < limit for journal in journals)
 
     def leaders(self, index):
         return [
@@ -250,6 +396,7 @@ class World:
         ]
 
     def is_settled(self):
+        """One leader for everything, who serves it."""
         if not all(node.membership.is_member and node.membership.leading.is_settled for node in self.nodes):
             return False
         known = self.nodes[0].core.topics.by_name.get(TOPIC)

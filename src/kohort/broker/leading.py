@@ -342,14 +342,18 @@ class Leading:
             self._balance(now_ms)
         if self._draining or self._leaving:
             self._check_drained(now_ms)
-        elif self._membership.is_member:
+        elif self._may_tidy:
             self.tidying.on_time(now_ms, self.logs())
 
     def next_deadline(self) -> int | None:
         due = [at_ms for at_ms, _ in self._retries]
-        others = (self._look_again_ms, self._balance_due_ms, self.tidying.next_deadline())
+        others = (self._look_again_ms, self._balance_due_ms, self.tidying.next_deadline() if self._may_tidy else None)
         due += [at_ms for at_ms in others if at_ms is not None]
         return min(due, default=None)
+
+    @property
+    def _may_tidy(self) -> bool:
+        return self._membership.is_member and not self._draining and not self._leaving
 
 
 def _why(name: str, other: bytes) -> str:

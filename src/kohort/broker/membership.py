@@ -80,6 +80,7 @@ class Membership:
         self.catalog: ClusterCatalog = core.topics
         self.life = Life.OUTSIDE
         self.incarnation = 0
+        self.member_since_ms = 0
         self.journal = JournalWriter(names.journal_id(self.node_id, 0))
         self.journal.is_open = False
         self.cache = BlockCache(core.config["kohort.cluster.cache.bytes"], partial(read_range, engine))
@@ -144,6 +145,7 @@ class Membership:
         self.catalog.forget_producer_ids()
         self.catalog.use_producer_ids(producer_ids, 1000)
         self.become(Life.MEMBER)
+        self.member_since_ms = now_ms
         self._renewed_ms, self._renew_due_ms, self._beat = now_ms, now_ms, 0
         logger.info(
             "broker %d is a member of cluster %s, in its life %d", self.node_id, self.state.cluster_id, incarnation
@@ -182,11 +184,16 @@ class Membership:
 
     def _replaced(self, host: str, port: int, now_ms: int) -> None:
         """Somebody else has this node id: the older of the two gives way, or both would fence each other for ever."""
-        self.why_stopped = (
+        self._halt(
             f"another broker has registered with node.id {self.node_id}, at {host}:{port}: this one stops; "
-            "give every broker an id of its own"
+            "give every broker an id of its own",
+            now_ms,
         )
-        logger.error("%s", self.why_stopped)
+
+    def _halt(self, why: str, now_ms: int) -> None:
+        """This process is of no use to the cluster any more: others take over what it leads."""
+        self.why_stopped = why
+        logger.error("%s", why)
         if self.life in (Life.MEMBER, Life.LEAVING):
             self._end(now_ms)
         else:
@@ -316,6 +323,20 @@ class Membership:
             self.propose(TakeOver(self, silent), now_ms)
 
     def _apply(self, version: int, changes: list[Change], now_ms: int) -> None:
+        """Whole, or not at all: a broker that knows half of a change set would serve what is not so."""
+        if self.why_stopped is not None:
+            return
+        try:
+            self._take_in(version, changes, now_ms)
+        except Exception as error:
+            logger.exception("a change of the cluster could not be applied")
+            self._halt(
+                f"change {version} of the cluster could not be applied ({error!r}): this broker stops, others take "
+                "over what it led; start it again, and report this if it happens again",
+                now_ms,
+            )
+
+    def _take_in(self, version: int, changes: list[Change], now_ms: int) -> None:
         self.state.apply(version, changes)
         self.catalog.now_ms = now_ms
         came: list[Topic] = []

@@ -238,7 +238,7 @@ class Tidying:
             self.is_running = True
             self._emptied.add(old[0])
             engine, nonce = membership.engine, membership.nonce()
-            membership.ask(lambda: _empty(engine, old[0], nonce), self._was_emptied)
+            membership.ask(lambda: empty(engine, old[0], nonce), self._was_emptied)
 
     def _was_emptied(self, _: Any, error: Exception | None, now_ms: int) -> None:
         self.is_running = False
@@ -277,10 +277,9 @@ def _try_to_write(engine: Engine, draft: Draft, nonce: str, cache: BlockCache) -
     return None
 
 
-def _empty(engine: Engine, journal: str, nonce: str) -> None:
-    if not engine.list(names.journal_prefix(journal)):
-        return
-    seal = journals.first_seal(engine, journal)
-    if seal is None:
-        seal = journals.seal(engine, journal, nonce)
-    manifests.empty_journal(engine, journal, seal)
+def empty(engine: Engine, journal: str, nonce: str) -> None:
+    """Of a life that is over, when nobody needs what it wrote; it is sealed once more where only a late seal was found,
+    and all seals stay for ever."""
+    if engine.list(names.journal_prefix(journal)):
+        journals.seal(engine, journal, nonce)
+        journals.delete_all_but_seals(engine, journal)

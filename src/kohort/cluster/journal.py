@@ -117,15 +117,16 @@ def first_kept(engine: Engine, journal: str) -> int:
     return _trimmed(engine, engine.list(names.journal_prefix(journal)))
 
 
-def first_seal(engine: Engine, journal: str) -> int | None:
-    """Where a journal that is over ends; None where it has no seal."""
+def delete_all_but_seals(engine: Engine, journal: str) -> None:
+    """What a journal that is over held. Its seals stay, so that its owner never goes on: also those that came late and
+    count for nothing, since nobody can tell them from the others once the rest is gone."""
     for name in engine.list(names.journal_prefix(journal)):
         try:
-            if decode(name, engine.get(name)).is_seal:
-                return names.number(name)
+            is_seal = decode(name, engine.get(name)).is_seal
         except Missing:
             continue
-    return None
+        if not is_seal:
+            engine.delete(name)
 
 
 def _trimmed(engine: Engine, found: list[str]) -> int:

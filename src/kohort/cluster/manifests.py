@@ -263,10 +263,3 @@ def _segment(
     name: str, base: int, next_offset: int, size: int, first: int, blocks: list[Any], aborted: list[Any]
 ) -> Segment:
     return Segment(name, base, next_offset, size, first, [Block(*row) for row in blocks], aborted)
-
-
-def empty_journal(engine: Engine, journal: str, first_seal: int) -> None:
-    """Delete what a journal that is over held; its seal stays for ever, so that its owner never goes on."""
-    for name in engine.list(names.journal_prefix(journal)):
-        if names.number(name) != first_seal:
-            engine.delete(name)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
+from functools import partial
+from typing import NoReturn
 
 from kohort.cluster.engine import Engine, EngineError, Exists, Missing
 
@@ -20,6 +23,8 @@ class Mishap(Enum):
     """It takes effect, and nobody says so."""
     RETRIED = "retried"
     """It takes effect, the answer is lost, and the store's library asks again."""
+    LATE = "late"
+    """It takes effect some time later, when whoever asked has given up waiting; only for what changes something."""
 
 
 Chance = Callable[[str, str], Mishap]
@@ -34,6 +39,13 @@ class MemoryStore:
         self.objects: dict[str, bytes] = {}
         self.sorted_names: list[str] = []
         self.listeners: list[Callable[[str], None]] = []
+        self.late: list[Callable[[], None]] = []
+        """What was asked, and has not taken effect yet."""
+
+    def arrive(self, index: int) -> None:
+        """A late request takes effect; nobody hears how it ends."""
+        with suppress(Exists):
+            self.late.pop(index)()
 
     def engine(self, chance: Chance | None = None) -> MemoryEngine:
         return MemoryEngine(self, chance)
@@ -58,6 +70,8 @@ class MemoryEngine(Engine):
 
     def create(self, name: str, data: bytes) -> None:
         mishap = self._begin("create", name)
+        if mishap is Mishap.LATE:
+            self._late(partial(self._create, name, data))
         self._create(name, data)
         if mishap is Mishap.RETRIED:
             raise Exists(name)
@@ -91,10 +105,19 @@ class MemoryEngine(Engine):
 
     def delete(self, name: str) -> None:
         mishap = self._begin("delete", name)
+        if mishap is Mishap.LATE:
+            self._late(partial(self._delete, name))
+        self._delete(name)
+        self._end(mishap)
+
+    def _delete(self, name: str) -> None:
         with self.store.lock:
             if self.store.objects.pop(name, None) is not None:
                 del self.store.sorted_names[bisect_left(self.store.sorted_names, name)]
-        self._end(mishap)
+
+    def _late(self, what: Callable[[], None]) -> NoReturn:
+        self.store.late.append(what)
+        raise EngineError("the store takes too long")
 
     def _begin(self, verb: str, name: str) -> Mishap:
         mishap = self.chance(verb, name) if self.chance is not None else Mishap.NONE
