@@ -78,6 +78,7 @@ conformance: $(READY)
 
 sim: $(READY)
 	$(BIN)/kohort sim --seeds 10000
+	$(BIN)/kohort sim --seeds 2000 --brokers 3
 
 soak: $(READY)
 	$(BIN)/python tests/soak.py --minutes 10

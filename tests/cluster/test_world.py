@@ -242,10 +242,10 @@ def delete_segments_at_once(patch):
 def delete_segments_before_others_are_named(patch):
     write = manifests.write
 
-    def early(engine, draft, nonce):
+    def early(engine, draft, nonce, wrote=None):
         for name in draft.replaced():
             engine.delete(name)
-        return write(engine, draft, nonce)
+        return write(engine, draft, nonce, wrote)
 
     patch.setattr(manifests, "write", early)
 

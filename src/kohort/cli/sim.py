@@ -27,6 +27,10 @@ def sim(
     seeds: Annotated[int | None, typer.Option(help="Run this many seeds, one after another.", min=1)] = None,
     first: Annotated[int, typer.Option("--from", help="The first of them.", min=0)] = 0,
     minutes: Annotated[float, typer.Option(help="Simulated minutes of faults in a run.", min=0.1)] = 1.0,
+    brokers: Annotated[
+        int,
+        typer.Option(help="Brokers of one cluster, which die, stand still, are cut off, come and go.", min=1, max=9),
+    ] = 1,
     workers: Annotated[int, typer.Option(help="Processes to run in; 0 means one a core.", min=0)] = 0,
     mutations: Annotated[
         bool, typer.Option("--mutations", help="Switch on deliberate bugs, one by one: each must be caught.")
@@ -43,7 +47,11 @@ def sim(
     logging.disable(logging.CRITICAL)
     if seed is not None and (seeds is not None or mutations):
         raise WrongInput("--seed runs one seed: leave out --seeds and --mutations, or leave out --seed")
-    world = {"minutes": minutes} | (TRANSACTIONS if transactions else {})
+    if brokers > 1 and (mutations or transactions):
+        raise WrongInput("--brokers: leave out --mutations and --transactions, which are of one broker")
+    world: dict[str, Any] = {"minutes": minutes} | (TRANSACTIONS if transactions else {})
+    if brokers > 1:
+        world["brokers"] = brokers
     if mutations:
         _hunt_all(range(first, first + (seeds or 200)), world, as_json)
     elif seeds is not None:
@@ -125,6 +133,7 @@ def _report(result: Result, world: dict[str, Any], as_json: bool) -> None:
         for line in smallest.story:
             print(f"  {line}")
     flag = " --transactions" if "transactors" in world else ""
+    flag += f" --brokers {world['brokers']}" if "brokers" in world else ""
     again = f"kohort sim --seed {result.seed} --minutes {world['minutes']:g}{flag}"
     raise Failed(f"seed {result.seed} fails; repeat it with: {again}")
 

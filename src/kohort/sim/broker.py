@@ -10,7 +10,7 @@ from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Connection
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.records.batch import HEADER_SIZE
-from kohort.sim.network import Link
+from kohort.sim.network import BROKER, Link
 from kohort.sim.observed import ObservedCore
 from kohort.sim.scheduler import Event, Stall
 from kohort.storage.config import LogConfig
@@ -19,6 +19,9 @@ from kohort.storage.store import MemoryStore
 
 if TYPE_CHECKING:
     from kohort.sim.world import World
+
+
+PORT = 9092
 
 
 class SimConfig(BrokerConfig):
@@ -47,10 +50,11 @@ class SimStore(MemoryStore):
 
 
 class SimBroker:
-    def __init__(self, world: World, config: dict[str, Any]) -> None:
+    def __init__(self, world: World, config: dict[str, Any], name: str = BROKER) -> None:
+        self.name = name
         self._world = world
         self._scheduler = world.scheduler
-        self._random: Random = world.random_for("broker")
+        self._random: Random = world.random_for(name)
         self._config = config
         self.store = SimStore()
         self.damaged: dict[int, tuple[int, int]] = {}  # partition of the offsets topic -> offset, position
@@ -62,6 +66,11 @@ class SimBroker:
         self._stall = Stall(world.scheduler)
         self.stalled_until_ms = 0
         self._epoch = 0  # of this life: what was scheduled in an earlier one no longer counts
+
+    @property
+    def now_ms(self) -> int:
+        """By its own clock."""
+        return self._scheduler.now_ms
 
     @property
     def up(self) -> bool:
@@ -80,7 +89,7 @@ class SimBroker:
             self._random.randbytes,
             self._end_turn_soon,
         )
-        self.core.host, self.core.port = "broker", 9092
+        self.core.host, self.core.port = BROKER, PORT
         self.core.start(self._scheduler.now_ms)
         self._world.trace.broker_started(self)
         self._end_turn_soon()
@@ -89,16 +98,19 @@ class SimBroker:
         """The process is gone; with a power loss so is what the disk had not synced."""
         if self.core is None:
             return
+        self._vanish()
+        self.store.crash(lose_unflushed=power_loss)
+        for log in self._logs():
+            log.faults.append_errors.clear()
+            log.faults.flush_errors.clear()
+
+    def _vanish(self) -> None:
         self.core = None
         self.restarts += 1
         self._epoch += 1
         self._turn_open = False
         self._timer = None
         self._stall.forget()
-        self.store.crash(lose_unflushed=power_loss)
-        for log in self._logs():
-            log.faults.append_errors.clear()
-            log.faults.flush_errors.clear()
         links, self._links = list(self._links.values()), {}
         for link in links:
             link.broker_closed = True
@@ -177,12 +189,12 @@ class SimBroker:
     def receive(self, link: Link, data: bytes) -> None:
         if self._stall.holds(self.receive, link, data) or self.core is None:
             return
-        self.core.receive(link.connection, data[4:], self._scheduler.now_ms)
+        self.core.receive(link.connection, data[4:], self.now_ms)
         self._end_turn_soon()
 
     def disconnected(self, link: Link) -> None:
         if self.core is not None and self._links.pop(link.connection, None) is not None:
-            self.core.connection_lost(link.connection, self._scheduler.now_ms)
+            self.core.connection_lost(link.connection, self.now_ms)
             self._end_turn_soon()
 
     # Turns.
@@ -190,7 +202,7 @@ class SimBroker:
     def _end_turn_soon(self) -> None:
         if not self._turn_open:
             self._turn_open = True
-            self._scheduler.at(self._scheduler.now_ms, self._end_turn, self._epoch)
+            self._scheduler.after(0, self._end_turn, self._epoch)
 
     def _end_turn(self, epoch: int) -> None:
         if epoch != self._epoch or self.core is None:
@@ -198,7 +210,7 @@ class SimBroker:
         if self._stall.holds(self._end_turn, epoch):
             return
         self._turn_open = False
-        core, now_ms = self.core, self._scheduler.now_ms
+        core, now_ms = self.core, self.now_ms
         for connection in core.flush(now_ms):
             link = self._links.get(connection)
             if link is None:
@@ -208,22 +220,26 @@ class SimBroker:
             if connection.closed:
                 del self._links[connection]
                 link.close_by_broker()
-        for job in core.take_jobs():
-            job.run()
-            core.job_done(job, None, now_ms)
-            self._end_turn_soon()
+        self._run_jobs(core)
         if core.busy:
             self._end_turn_soon()
         self._arm()
 
+    def _run_jobs(self, core: ObservedCore) -> None:
+        for job in core.take_jobs():
+            job.run()
+            core.job_done(job, None, self.now_ms)
+            self._end_turn_soon()
+
     def _arm(self) -> None:
         assert self.core is not None
         due_ms = self.core.next_deadline()
-        if due_ms is None or (self._timer is not None and self._timer.action and self._timer.at_ms <= due_ms):
+        at_ms = None if due_ms is None else due_ms + self._scheduler.now_ms - self.now_ms
+        if at_ms is None or (self._timer is not None and self._timer.action and self._timer.at_ms <= at_ms):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._scheduler.at(due_ms, self._on_time, self._epoch)
+        self._timer = self._scheduler.at(at_ms, self._on_time, self._epoch)
 
     def _on_time(self, epoch: int) -> None:
         if epoch != self._epoch or self.core is None:
@@ -231,6 +247,6 @@ class SimBroker:
         if self._stall.holds(self._on_time, epoch):
             return
         self._timer = None
-        self.core.on_time(self._scheduler.now_ms)
+        self.core.on_time(self.now_ms)
         self._turn_open = True
         self._end_turn(epoch)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.protocol.apis import ApiKey
 from kohort.protocol.frames import FrameSplitter, decode_response, encode_request, response_correlation_id
+from kohort.sim.network import BROKER
 from kohort.sim.scheduler import Event
 
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ class Pending:
 class Channel:
     """One connection, opened when there is something to send; whoever waits when it breaks is told."""
 
-    def __init__(self, world: World, host: str, client_id: str) -> None:
+    def __init__(self, world: World, host: str, client_id: str, to: str = BROKER) -> None:
         self._world = world
         self._host = host
+        self._to = to
         self._client_id = client_id
         self._link: Link | None = None
         self._opening = False
@@ -66,7 +68,7 @@ class Channel:
         self._queue.append(self._correlation_id)
         if not self._opening:
             self._opening = True
-            self._world.network.connect(self._host, *self._handlers(self._life))
+            self._world.network.connect(self._host, *self._handlers(self._life), self._to)
 
     def _handlers(self, life: int) -> tuple[Any, Any, Any, Any]:
         """Callbacks that count only while this life of the channel lasts."""

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class SimTransport:
     """The real connection over a simulated link; deaf once it was closed from here."""
 
-    def __init__(self, driver: SimDriver, link_id: int, host: str) -> None:
+    def __init__(self, driver: SimDriver, link_id: int, host: str, to: str) -> None:
         self._driver = driver
         self._link_id = link_id
         self._link: Link | None = None
         self._closed = False
         self.connection = Connection(host, driver.core.config["client.id"])
-        driver.world.network.connect(host, self._opened, self._broken, self._received, self._broken)
+        driver.world.network.connect(host, self._opened, self._broken, self._received, self._broken, to)
 
     def _opened(self, link: Link) -> None:
         if self._closed:
@@ -134,7 +134,7 @@ class SimDriver:
     # Effects.
 
     def _connect(self, effect: fx.Connect) -> None:
-        self._transports[effect.link_id] = SimTransport(self, effect.link_id, self._host_of(effect))
+        self._transports[effect.link_id] = SimTransport(self, effect.link_id, self._host_of(effect), effect.host)
 
     def _disconnect(self, effect: fx.Disconnect) -> None:
         transport = self._transports.pop(effect.link_id, None)

@@ -69,7 +69,7 @@ class SimMember:
         options = self._world.options
         return Config(
             {
-                "bootstrap.servers": "broker:9092",
+                "bootstrap.servers": self._world.bootstrap_servers,
                 "client.id": self.name,
                 "group.id": self.group_id,
                 "group.instance.id": self.instance_id,

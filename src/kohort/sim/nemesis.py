@@ -12,25 +12,27 @@ if TYPE_CHECKING:
     from kohort.sim.world import World
 
 
+Faults = dict[str, tuple[int, Callable[[], None]]]
+"""By name: the mean time between two of a kind, and what happens."""
+
+
 class Nemesis:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random: Random = world.random_for("nemesis")
         self._active = True
-        options = world.options
-        faults: dict[str, tuple[int, Callable[[], None]]] = {
+        for name, (every_ms, strike) in self._faults().items():
+            if every_ms:
+                self._schedule(name, every_ms, strike)
+
+    def _faults(self) -> Faults:
+        world, options = self._world, self._world.options
+        return {
             "broker crash": (options.broker_crash_every_ms, self._crash_broker),
             "broker stall": (options.broker_stall_every_ms, self._stall_broker),
             "disk error": (options.disk_error_every_ms, world.broker.fail_next_append),
             "slow disk": (options.slow_disk_every_ms, self._slow_disk),
-            "connection loss": (options.connection_loss_every_ms, world.network.cut_one),
-            "partition": (options.partition_every_ms, self._partition),
-            "member crash": (options.member_crash_every_ms, self._crash_member),
-            "member stall": (options.member_stall_every_ms, self._stall_member),
-            "late poll": (options.late_poll_every_ms, self._late_poll),
-            "duplicate instance": (options.duplicate_every_ms, self._duplicate),
-            "member leaves": (options.member_leave_every_ms, self._leave),
-            "resubscribe": (options.resubscribe_every_ms, self._resubscribe),
+            **self._client_faults(),
             "topic grows": (options.grow_every_ms, world.grow_a_topic),
             "look": (options.look_every_ms, world.administrator.look),
             "delete groups": (options.delete_groups_every_ms, world.administrator.delete_groups),
@@ -42,9 +44,20 @@ class Nemesis:
             "sync error": (options.sync_error_every_ms, self._sync_error),
             "damage": (options.damage_every_ms, self._damage),
         }
-        for name, (every_ms, strike) in faults.items():
-            if every_ms:
-                self._schedule(name, every_ms, strike)
+
+    def _client_faults(self) -> Faults:
+        """Of whoever is no broker, and of the network between."""
+        options = self._world.options
+        return {
+            "connection loss": (options.connection_loss_every_ms, self._world.network.cut_one),
+            "partition": (options.partition_every_ms, self._partition),
+            "member crash": (options.member_crash_every_ms, self._crash_member),
+            "member stall": (options.member_stall_every_ms, self._stall_member),
+            "late poll": (options.late_poll_every_ms, self._late_poll),
+            "duplicate instance": (options.duplicate_every_ms, self._duplicate),
+            "member leaves": (options.member_leave_every_ms, self._leave),
+            "resubscribe": (options.resubscribe_every_ms, self._resubscribe),
+        }
 
     def stop(self) -> None:
         self._active = False

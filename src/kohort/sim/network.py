@@ -12,9 +12,12 @@ from typing import Any, Protocol
 
 from kohort.sim.scheduler import Scheduler
 
+BROKER = "broker"
+"""The host of the one broker, where there is one."""
+
 
 class Acceptor(Protocol):
-    """Who listens: the broker's host."""
+    """Who listens: a broker's host."""
 
     def accept(self, link: Link) -> bool: ...
     def receive(self, link: Link, data: bytes) -> None: ...
@@ -33,13 +36,15 @@ class Link:
         "network",
         "on_closed",
         "on_data",
+        "to",
     )
 
     def __init__(
-        self, network: Network, host: str, on_data: Callable[[bytes], None], on_closed: Callable[[str], None]
+        self, network: Network, host: str, to: str, on_data: Callable[[bytes], None], on_closed: Callable[[str], None]
     ) -> None:
         self.network = network
         self.host = host
+        self.to = to
         self.on_data = on_data
         self.on_closed = on_closed
         self.connection: Any = None
@@ -74,14 +79,16 @@ class Link:
     def _arrive(self, to_broker: bool, data: bytes | None) -> None:
         if self.network.hold_back(self.host, self._arrive, to_broker, data):
             return
+        if self.network.hold_back(self.to, self._arrive, to_broker, data):
+            return
         if to_broker:
             if self.broker_closed:
                 return
             if data is not None:
-                self.network.broker.receive(self, data)
+                self.network.acceptors[self.to].receive(self, data)
             else:
                 self.broker_closed = True
-                self.network.broker.disconnected(self)
+                self.network.acceptors[self.to].disconnected(self)
         elif not self.client_closed:
             if data is not None:
                 self.on_data(data)
@@ -95,7 +102,7 @@ class Link:
         broker_open = not self.broker_closed
         self.client_closed = self.broker_closed = True
         if broker_open and self.connection is not None:
-            self.network.broker.disconnected(self)
+            self.network.acceptors[self.to].disconnected(self)
         if was_open:
             self.network.scheduler.after(self.network.delay_ms(), self.on_closed, "the connection broke")
 
@@ -105,7 +112,7 @@ class Network:
         self.scheduler = scheduler
         self.random = random
         self.max_delay_ms = max_delay_ms
-        self.broker: Acceptor
+        self.acceptors: dict[str, Acceptor] = {}
         self.links: list[Link] = []
         self._partitioned: dict[str, list[tuple[Callable[..., None], tuple[Any, ...]]]] = {}
 
@@ -119,14 +126,15 @@ class Network:
         on_failed: Callable[[str], None],
         on_data: Callable[[bytes], None],
         on_closed: Callable[[str], None],
+        to: str = BROKER,
     ) -> None:
-        link = Link(self, host, on_data, on_closed)
+        link = Link(self, host, to, on_data, on_closed)
         self.scheduler.after(self.delay_ms(), self._connected, link, on_open, on_failed)
 
     def _connected(self, link: Link, on_open: Callable[[Link], None], on_failed: Callable[[str], None]) -> None:
-        if link.host in self._partitioned:
+        if link.host in self._partitioned or link.to in self._partitioned:
             self.scheduler.after(1000, on_failed, "no route to the broker")
-        elif not self.broker.accept(link):
+        elif not self.acceptors[link.to].accept(link):
             on_failed("connection refused")
         else:
             self.links = [other for other in self.links if not (other.client_closed and other.broker_closed)]

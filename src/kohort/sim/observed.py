@@ -19,6 +19,7 @@ from kohort.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.connection import Call, Connection
+    from kohort.broker.topics import Catalog
     from kohort.coordinator.coordinator import Coordinator
     from kohort.sim.world import World
     from kohort.storage.store import Store
@@ -49,6 +50,7 @@ class ObservedCore(Core):
         store: Store,
         random_bytes: Callable[[int], bytes],
         wake: Callable[[], None],
+        topics: Catalog | None = None,
     ) -> None:
         self._world = world
         self._asked: dict[Call, Any] = {}
@@ -58,6 +60,7 @@ class ObservedCore(Core):
             random_bytes=random_bytes,
             services=[lambda core: ObservedGroups(core, world), TransactionService],
             wake=wake,
+            topics=topics,
         )
 
     @property

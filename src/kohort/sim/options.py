@@ -62,6 +62,18 @@ class Options:
     sync_error_every_ms: int = 0
     damage_every_ms: int = 0
     damage_is_mended: bool = True
+    brokers: int = 1
+    broker_session_timeout_ms: int = 3_000  # this and what follows: of several
+    store_delay_ms: int = 20
+    store_trouble: float = 0.0  # how many of the requests to the store fail, in one way or another
+    journal_objects: int = 500
+    kill_every_ms: int = 0
+    pause_every_ms: int = 0
+    restart_every_ms: int = 0  # after handing everything over
+    store_cut_every_ms: int = 0
+    hide_every_ms: int = 0  # cut off from clients
+    move_every_ms: int = 0
+    join_every_ms: int = 0
 
     @property
     def heartbeat_interval_ms(self) -> int:
@@ -106,7 +118,10 @@ class Options:
             resubscribe_every_ms=interval(20_000, 120_000),
             grow_every_ms=interval(30_000, 120_000),
         )
-        return replace(drawn, **(_administration(random, fsync_always) | overrides))
+        given = _administration(random, fsync_always)
+        if overrides.get("brokers", 1) > 1:
+            given = _NOT_OF_A_CLUSTER | _cluster(Random(f"cluster {seed}"))
+        return replace(drawn, **(given | overrides))
 
     def faults(self) -> list[str]:
         """The names of the options that are intervals of faults and not off."""
@@ -182,4 +197,34 @@ def _administration(random: Random, fsync_always: bool) -> dict[str, Any]:
         "sync_error_every_ms": interval(20_000, 90_000, 0.3) if fsync_always else 0,
         "damage_every_ms": damage_every_ms,
         "damage_is_mended": random.random() < 0.5,
+    }
+
+
+_NOT_OF_A_CLUSTER: dict[str, Any] = {
+    "broker_crash_every_ms": 0,
+    "broker_stall_every_ms": 0,
+    "disk_error_every_ms": 0,
+    "slow_disk_every_ms": 0,
+    "grow_every_ms": 0,
+    "power_loss_share": 0.0,
+}
+"""Faults of one broker and its disk; those of several have names of their own."""
+
+
+def _cluster(random: Random) -> dict[str, Any]:
+    def interval(low_ms: int, high_ms: int) -> int:
+        return 0 if random.random() < 0.33 else random.randint(low_ms, high_ms)
+
+    return {
+        "broker_session_timeout_ms": random.choice([2_000, 3_000, 9_000]),
+        "store_delay_ms": random.choice([1, 20, 150]),
+        "store_trouble": random.choice([0.0, 0.01, 0.1]),
+        "journal_objects": random.choice([5, 50, 500]),
+        "kill_every_ms": interval(10_000, 60_000),
+        "pause_every_ms": interval(5_000, 40_000),
+        "restart_every_ms": interval(10_000, 60_000),
+        "store_cut_every_ms": interval(10_000, 60_000),
+        "hide_every_ms": interval(10_000, 60_000),
+        "move_every_ms": interval(1_000, 20_000),
+        "join_every_ms": interval(30_000, 90_000),
     }

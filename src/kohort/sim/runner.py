@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from kohort.sim import checkers
+from kohort.sim.cluster_world import ClusterWorld
 from kohort.sim.mutations import Mutation
 from kohort.sim.options import Options, protocols_of
 from kohort.sim.trace import Checker, CheckFailed
@@ -42,6 +43,8 @@ class Result:
 
 
 def checkers_for(options: Options) -> tuple[type[Checker], ...]:
+    if options.brokers > 1:
+        return checkers.CLUSTER
     if options.transactors:
         return checkers.TRANSACTIONAL
     return checkers.ALL if set(options.protocols) == {"classic"} else checkers.ANY_PROTOCOL
@@ -49,14 +52,15 @@ def checkers_for(options: Options) -> tuple[type[Checker], ...]:
 
 def run_seed(seed: int, only: type[Checker] | None = None, **overrides: Any) -> Result:
     """One run in this process. A bug in the code under test that raises counts as a failure too."""
-    if only is None and not overrides.keys() & {"protocols", "transactors"}:
+    if only is None and not overrides.keys() & {"protocols", "transactors", "brokers"}:
         overrides = protocols_of(seed) | overrides
     options = Options.from_seed(seed, **overrides)
     began = time.process_time()
     failure = None
     world = None
     try:
-        world = World(seed, options, [make() for make in ((only,) if only else checkers_for(options))])
+        kind = World if options.brokers == 1 else ClusterWorld
+        world = kind(seed, options, [make() for make in ((only,) if only else checkers_for(options))])
         world.run()
     except CheckFailed as error:
         failure = str(error)

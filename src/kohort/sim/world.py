@@ -10,14 +10,14 @@ from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.protocol.errors import ErrorCode
 from kohort.sim.administrator import Administrator
-from kohort.sim.broker import SimBroker
+from kohort.sim.broker import PORT, SimBroker
 from kohort.sim.checkers.transactions import Transactions
 from kohort.sim.committed_reader import CommittedReader
 from kohort.sim.journal import Journal
 from kohort.sim.loner import SimLoner
 from kohort.sim.member import SimMember
 from kohort.sim.nemesis import Nemesis
-from kohort.sim.network import Network
+from kohort.sim.network import BROKER, Network
 from kohort.sim.options import Options
 from kohort.sim.producer import SimProducer
 from kohort.sim.scheduler import Scheduler
@@ -134,12 +134,10 @@ class World:
         self.scheduler = Scheduler(START_MS)
         self.trace = Trace(self.scheduler, checkers)
         self.network = Network(self.scheduler, self.random_for("network"), options.max_delay_ms)
-        self.broker = SimBroker(self, self._broker_config())
-        self.journal = Journal(self.broker.store, self.trace)
-        self.network.broker = self.broker
         self.closing = False
         self._random = self.random_for("world")
         self._attempts = 0
+        self._make_brokers()
         self.ledger = next((one for one in checkers if isinstance(one, Transactions)), None) or Transactions()
         self.ledger.begin(self)
         self.trace.begin(self)
@@ -151,7 +149,7 @@ class World:
         for index in range(options.spare_topics):
             self._create_topic(f"x{index}", 2, self.spares)
         self.slots = self._make_slots()
-        self.producers = [SimProducer(self, f"p{index}") for index in range(options.producers)]
+        self.producers = [self._make_producer(f"p{index}") for index in range(options.producers)]
         self.loners = [SimLoner(self, f"l{index}", f"s{index}") for index in range(options.loners)]
         self.administrator = Administrator(self, "a0")
         self._transactional: dict[str, int] = {}
@@ -159,6 +157,21 @@ class World:
         for index in range(2 if self.transactors else 0):
             self._create_topic(f"y{index}", 2, self._transactional)
         self.reader = CommittedReader(self, "r0")
+
+    def _make_brokers(self) -> None:
+        self.broker = SimBroker(self, self._broker_config())
+        self.journal = Journal(self.broker.store, self.trace)
+        self.network.acceptors[BROKER] = self.broker
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{name}:{PORT}" for name in self.network.acceptors)
+
+    def _make_producer(self, name: str) -> SimProducer:
+        return SimProducer(self, name)
+
+    def _make_nemesis(self) -> Nemesis:
+        return Nemesis(self)
 
     def _broker_config(self) -> dict[str, Any]:
         options = self.options
@@ -311,7 +324,7 @@ class World:
             transactor.start()
         if self.transactors:
             self.reader.start()
-        nemesis = Nemesis(self)
+        nemesis = self._make_nemesis()
         scheduler.run(START_MS + int(options.minutes * 60_000))
         nemesis.stop()
         self._heal()

@@ -6,6 +6,7 @@ from kohort.sim.checkers.epochs import Epochs
 from kohort.sim.checkers.fenced import Fenced
 from kohort.sim.checkers.handover import HandOver
 from kohort.sim.checkers.kept import Kept
+from kohort.sim.checkers.leaders import Leaders
 from kohort.sim.checkers.legality import Legality
 from kohort.sim.checkers.liveness import Liveness
 from kohort.sim.checkers.memory import Memory
@@ -34,6 +35,17 @@ ALL: tuple[type[Checker], ...] = (
     CommitDurability,
     Order,
 )
+CLUSTER: tuple[type[Checker], ...] = (
+    Leaders,
+    Liveness,
+    Ownership,
+    Processing,
+    RecordDurability,
+    HandOver,
+    CommitDurability,
+    Order,
+)
+"""For worlds with several brokers: what was acknowledged by any of them is what whoever leads has."""
 ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Fenced, Processing, RecordDurability, Prompt, CommitDurability)
 """For worlds with groups of the consumer protocol; the others speak of generations."""
 TRANSACTIONAL: tuple[type[Checker], ...] = (Transactions, Processing, RecordDurability)

@@ -1,0 +1,210 @@
+"""A world with several brokers: any of them leads, coordinates, dies, stands still, is cut off, comes or goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any, cast
+
+from kohort.client.types import TopicPartition
+from kohort.cluster.memory_engine import MemoryStore
+from kohort.coordinator.classic.group import ClassicGroup
+from kohort.coordinator.group import Group
+from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
+from kohort.protocol.uuids import to_base64
+from kohort.sim.broker import SimBroker
+from kohort.sim.client import Channel
+from kohort.sim.cluster_nemesis import ClusterNemesis
+from kohort.sim.cluster_node import SimNode
+from kohort.sim.journal import Journal
+from kohort.sim.nemesis import Nemesis
+from kohort.sim.producer import SimProducer
+from kohort.sim.trace import CheckFailed
+from kohort.sim.world import OFFSETS_PARTITIONS, World
+from kohort.storage.log import Log
+from kohort.storage.store import MemoryStore as NoLogs
+
+START_LIMIT_MS = 60_000
+LATE_EVERY_MS = 300
+
+
+class ClusterWorld(World):
+    nodes: list[SimNode]
+
+    def _make_brokers(self) -> None:
+        self.objects = MemoryStore()
+        self.is_calm = True
+        self._chance: Random = self.random_for("store")
+        self.nodes = []
+        for _ in range(self.options.brokers):
+            self._add_node()
+        self.broker = cast(SimBroker, AllBrokers(self))
+        self.journal = Journal(NoLogs(), self.trace)  # what is stored is in many places here: other checkers look
+        self.scheduler.after(LATE_EVERY_MS, self._arrive_late)
+
+    def _add_node(self) -> SimNode:
+        node = SimNode(self, self._broker_config(), len(self.nodes) + 1)
+        self.nodes.append(node)
+        self.network.acceptors[node.name] = node
+        return node
+
+    def _broker_config(self) -> dict[str, Any]:
+        session_ms = self.options.broker_session_timeout_ms
+        config = super()._broker_config() | {
+            "broker.session.timeout.ms": session_ms,
+            "broker.heartbeat.interval.ms": session_ms // 5,
+            "kohort.cluster.balance.delay.ms": session_ms // 2,
+            "kohort.cluster.journal.objects": self.options.journal_objects,
+        }
+        del config["log.flush.interval.messages"]
+        return config
+
+    def _make_producer(self, name: str) -> SimProducer:
+        return ClusterProducer(self, name)
+
+    def _make_nemesis(self) -> Nemesis:
+        self.is_calm = False
+        return ClusterNemesis(self)
+
+    def join(self) -> None:
+        """Another broker."""
+        if len(self.nodes) < self.options.brokers + 2:
+            self._add_node().start()
+
+    def _create_topic(self, name: str, partitions: int, among: dict[str, int] | None = None) -> None:
+        membership = self.nodes[0].membership
+        assert membership is not None
+        membership.ensure_topic(name, partitions, self.scheduler.now_ms)
+        (self.topics if among is None else among)[name] = partitions
+        until_ms = self.scheduler.now_ms + START_LIMIT_MS
+        while not all(self.leaders(TopicPartition(name, index)) for index in range(partitions)):
+            assert self.scheduler.now_ms < until_ms, f"nobody leads {name}"
+            self.scheduler.run(self.scheduler.now_ms + 100)
+
+    def partitions_there(self) -> list[TopicPartition]:
+        return self.partitions()
+
+    def leaders(self, tp: TopicPartition) -> list[SimNode]:
+        return [node for node in self.nodes if node.led(tp.topic, tp.partition) is not None]
+
+    def leader(self, tp: TopicPartition) -> SimNode:
+        """Who serves it, now that all is quiet."""
+        leaders = self.leaders(tp)
+        if len(leaders) != 1:
+            raise CheckFailed("Leaders", f"{tp} has {len(leaders)} leaders: {', '.join(n.name for n in leaders)}")
+        return leaders[0]
+
+    def coordinator_of(self, group_id: str) -> SimNode:
+        return self.leader(TopicPartition(OFFSETS_TOPIC, partition_for(group_id, OFFSETS_PARTITIONS)))
+
+    def move_a_partition(self, random: Random) -> None:
+        """As an operator wishes."""
+        node = random.choice(self.nodes)
+        membership = node.membership
+        if membership is None or node.core is None:
+            return
+        topic = random.choice(sorted(node.core.topics.by_name))
+        key = to_base64(node.core.topics.by_name[topic].topic_id)
+        partition = random.randrange(node.core.topics.by_name[topic].count)
+        node.wish({"kind": "want", "topic": key, "partition": partition, "leader": random.randint(1, len(self.nodes))})
+
+    def _arrive_late(self) -> None:
+        if self.objects.late:
+            self.objects.arrive(self._chance.randrange(len(self.objects.late)))
+        self.scheduler.after(self._chance.randint(1, 2 * LATE_EVERY_MS), self._arrive_late)
+
+    def _heal(self) -> None:
+        self.is_calm = True
+        for node in self.nodes:
+            node.cut_off(False)
+        super()._heal()
+
+    def _occupied(self) -> bool:
+        groups = (
+            group for node in self.nodes if node.core is not None for group in node.core.coordinator.groups.values()
+        )
+        return any(group.members or group.pending_members for group in groups if isinstance(group, ClassicGroup))
+
+
+class AllBrokers:
+    """The brokers as one, for checkers: whatever is asked of it, the leader of that partition is asked."""
+
+    has_failed_logs = False
+    stalled_until_ms = 0
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self._world = world
+        self.core = self
+        self.coordinator = self
+        self.store = self
+        self.logs = LedLogs(world)
+        self.damaged: dict[int, tuple[int, int]] = {}
+
+    @property
+    def names_ever(self) -> dict[bytes, str]:
+        cores = [node.core for node in self._world.nodes if node.core is not None]
+        return {key: topic.name for core in cores for key, topic in core.topics.by_id.items()}
+
+    def start(self) -> None:
+        for node in self._world.nodes:
+            node.start()
+
+    def crash(self, *, power_loss: bool) -> None:
+        for node in self._world.nodes:
+            node.kill()
+
+    def disk_recovers(self) -> None:
+        """There is none."""
+
+    def mend(self) -> None:
+        """Nothing is damaged."""
+
+    def group(self, group_id: str) -> Group | None:
+        core = self._world.coordinator_of(group_id).core
+        assert core is not None
+        return core.coordinator.group(group_id)
+
+
+class LedLogs:
+    """The logs of all partitions, each as its leader has it."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self._world = world
+
+    def __getitem__(self, place: tuple[str, int]) -> Log:
+        partition = self._world.leader(TopicPartition(*place)).led(*place)
+        assert partition is not None
+        return partition.log
+
+    def __contains__(self, place: tuple[str, int]) -> bool:
+        return place[0] in self._world.topics
+
+    def items(self) -> Iterator[tuple[TopicPartition, Log]]:
+        offsets = [TopicPartition(OFFSETS_TOPIC, index) for index in range(OFFSETS_PARTITIONS)]
+        for tp in self._world.partitions() + offsets:
+            yield tp, self[tp]
+
+
+class ClusterProducer(SimProducer):
+    """Finds the leaders of its partitions by asking, one broker after another where it is not told."""
+
+    def __init__(self, world: ClusterWorld, name: str) -> None:
+        super().__init__(world, name)
+        self._nodes = world.nodes
+        self._channels: dict[str, Channel] = {}
+        self._leaders: dict[TopicPartition, str] = {}
+
+    def _channel_to(self, tp: TopicPartition | None) -> Channel:
+        name = self._leaders.get(tp) if tp is not None else None
+        return self._channel_at(name or self._random.choice(self._nodes).name)
+
+    def _channel_at(self, name: str) -> Channel:
+        if name not in self._channels:
+            self._channels[name] = Channel(self._world, self.name, self.name, name)
+        return self._channels[name]
+
+    def _not_led_there(self, tp: TopicPartition, leader_id: int) -> None:
+        if leader_id >= 0:
+            self._leaders[tp] = f"b{leader_id}"
+        else:
+            self._leaders.pop(tp, None)
