@@ -6,6 +6,7 @@ import pytest
 
 import kohort
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
+from kohort.protocol.errors import ErrorCode
 
 LIMIT_S = 60
 
@@ -75,6 +76,22 @@ def test_any_broker_names_the_coordinator_and_the_others_say_not_coordinator(clu
             assert node.node_id == coordinator
             if node_id != coordinator:
                 assert broker.group("billing").state == "Dead", "the group is there twice"
+
+
+def test_a_group_without_a_leader_has_no_coordinator():
+    """The only broker has lost the store: it does not serve, and nobody else can."""
+    with kohort.Cluster(1) as cluster:
+        cluster.create_topic("orders", 6)
+        produce(cluster, 6)
+        with consumer(cluster) as reader:
+            read(reader, 6)
+        broker = cluster.brokers[1]
+        cluster.partition(1)
+        cluster.clock.advance(5)
+        error, node = broker._call(lambda running: running.groups.coordinator_of("billing", 0))
+        assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE and node.node_id == -1
+        cluster.heal(1)
+        assert cluster.coordinator_of("billing") == 1
 
 
 def test_the_coordinator_is_killed_and_the_group_goes_on_in_its_generation(cluster):
