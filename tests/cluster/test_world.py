@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.world import PARTITIONS, TOPIC, Violation, World
+from cluster.world import TOPIC, Violation, World
 from kohort.broker import leading, membership, tidying
 from kohort.broker.membership import Life
 from kohort.broker.proposals import Wish
@@ -226,19 +226,6 @@ def delete_slots_before_the_journal_says_so(patch):
     patch.setattr(tidying.Tidying, "_trim", trimmed)
 
 
-def delete_segments_at_once(patch):
-    """A manifest that no longer names them is there, but perhaps another broker has read the one before."""
-    trim = tidying.Tidying._trim
-
-    def trimmed(self):
-        self._released.append((-1, self._replaced))
-        self._replaced = []
-        trim(self)
-        self._delete(0)
-
-    patch.setattr(tidying.Tidying, "_trim", trimmed)
-
-
 def delete_segments_before_others_are_named(patch):
     write = manifests.write
 
@@ -264,12 +251,12 @@ OF_JOURNALS = [
     trust_the_clock,
     keep_serving_when_fenced,
     keep_serving_without_signs_of_life,
-    keep_serving_what_was_handed_over,
 ]
 OF_TIDYING = [
     skip_the_nonce,
     forget_the_seal,
     trust_the_clock,
+    keep_serving_what_was_handed_over,
     delete_slots_before_the_journal_says_so,
     delete_segments_before_others_are_named,
     delete_what_the_next_leader_needs,
@@ -295,49 +282,3 @@ def hunt(bug, monkeypatch, objects):
 
 def sharp(seed, objects):
     return World(seed, trouble=0.05, config={"kohort.cluster.journal.objects": objects})
-
-
-@pytest.mark.parametrize("bug", [None, delete_segments_at_once])
-def test_a_leader_that_was_replaced_deletes_nothing_that_the_next_one_names(bug, monkeypatch):
-    """It stands still before its manifest is there, and writes all segments anew; the next leader goes on with the old
-    ones. Seeds hit this too rarely."""
-    if bug is not None:
-        bug(monkeypatch)
-    world = World(1, brokers=2, trouble=0)
-    world.create_topic()
-    old = next(node for node in world.nodes if node.leads())
-    for _ in range(15):
-        for partition in range(PARTITIONS):
-            world.produce(old, partition)
-        world.settle(world.is_tidy)
-    log = old.leads()[0].log
-    world.settle(lambda: log.manifest is not None and len(log.manifest.segments) > 1)
-    still = []
-
-    def mishap(verb, name):
-        if verb == "create" and name.startswith("part/") and not still:
-            still.append(name)
-            for _ in range(3):
-                world.stand_still(old)
-        return Mishap.NONE
-
-    old.engine.chance = mishap
-    log.was_compacted = True
-    while not still:
-        world.pass_time(100)
-        old.tick()
-        old.ask()
-        old.hear()
-    for _ in range(10):
-        old.ask()
-        old.hear()
-
-    def end():
-        world.settle(world.is_settled)
-        world.check()
-
-    if bug is None:
-        end()
-    else:
-        with pytest.raises(Violation):
-            end()

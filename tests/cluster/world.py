@@ -99,21 +99,23 @@ class Node:
         """The store is asked, with whatever happens meanwhile; the answer is on its way."""
         if self.asking:
             job = self.asking.pop(self.world.random.randrange(len(self.asking)))
-            core = self.core
+            core, failed = self.core, None
             self.world.running.append(self)
             try:
                 job.run()
             except Abandoned:
                 return
+            except StorageError as error:
+                failed = error
             finally:
                 self.world.running.pop()
             if self.core is core:
-                self.heard.append(job)
+                self.heard.append((job, failed))
 
     def hear(self):
         if self.heard:
-            job = self.heard.pop(self.world.random.randrange(len(self.heard)))
-            self.core.job_done(job, None, self.now_ms)
+            job, failed = self.heard.pop(self.world.random.randrange(len(self.heard)))
+            self.core.job_done(job, failed, self.now_ms)
             self.turn()
 
     def leads(self):
@@ -222,8 +224,13 @@ class World:
                 for index in range(PARTITIONS):
                     partition = node.core.topics.partition(TOPIC, index)
                     if partition is not None and partition.leads:
-                        for offset, value in records(partition.log):
-                            self._agree(self.seen, (index, offset), value)
+                        self._read(partition)
+
+    def _read(self, partition):
+        """Segments of a leader that was replaced may be gone: its clients are told so, and ask the next one."""
+        with contextlib.suppress(StorageError):
+            for offset, value in records(partition.log):
+                self._agree(self.seen, (partition.index, offset), value)
 
     def _agree(self, known, place, value):
         for other in (self.acknowledged, self.seen):
@@ -407,7 +414,10 @@ class World:
         for index in range(PARTITIONS):
             (leader,) = self.leaders(index)
             log = self.nodes[leader - 1].core.topics.partition(TOPIC, index).log
-            kept |= {(index, offset): value for offset, value in records(log)}
+            try:
+                kept |= {(index, offset): value for offset, value in records(log)}
+            except StorageError as error:
+                raise Violation(str(error)) from None
             self._check_manifest(index)
         for known, what in ((self.acknowledged, "acknowledged"), (self.seen, "read")):
             for place, value in known.items():
@@ -449,9 +459,10 @@ def records(log):
 
 def _views(log, offset):
     """As a client gets them, who asks again when the store has failed."""
-    while True:
+    for _ in range(200):
         try:
             return log.read(offset, 1 << 40, max_offset=log.high_watermark)
         except (NotInMemory, StoreFailed) as missing:
             with contextlib.suppress(StorageError):
                 missing.load()
+    raise StorageError(f"{log.topic}-{log.partition} cannot be read at {offset}")

@@ -139,13 +139,17 @@ class SimNode(SimBroker):
             return
         if self._random.random() < 0.5 and self._stall.holds(self._ask, epoch, job):
             return  # else it was on its way when the process stood still
-        job.run()
-        self._scheduler.after(self._delay_ms(), self._hear, epoch, job)
+        failed: Exception | None = None
+        try:
+            job.run()
+        except Exception as error:  # as the server does
+            failed = error
+        self._scheduler.after(self._delay_ms(), self._hear, epoch, job, failed)
 
-    def _hear(self, epoch: int, job: Any) -> None:
-        if epoch != self._epoch or self.core is None or self._stall.holds(self._hear, epoch, job):
+    def _hear(self, epoch: int, job: Any, failed: Exception | None) -> None:
+        if epoch != self._epoch or self.core is None or self._stall.holds(self._hear, epoch, job, failed):
             return
-        self.core.job_done(job, None, self.now_ms)
+        self.core.job_done(job, failed, self.now_ms)
         self._end_turn_soon()
 
     # What it leads.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.client.types import TopicPartition
-from kohort.records.batch import iter_batches, read_records
+from kohort.records.batch import read_records
 from kohort.sim.broker import SimBroker
 from kohort.sim.journal import Removal
+from kohort.sim.reading import batches
 from kohort.sim.trace import Checker, CommitAttempt
 
 
@@ -15,10 +16,9 @@ def contents(broker: SimBroker, tp: TopicPartition) -> list[tuple[int, bytes | N
     """Every record of a partition, offset and value, read from the log itself."""
     log = broker.store.logs[tp]
     records = []
-    for view in log.read(log.start_offset, 1 << 40) if log.end_offset > log.start_offset else []:
-        for pos, header in iter_batches(view):
-            if not header.is_control:
-                records += [(record.offset, record.value) for record in read_records(view, pos, header)]
+    for view, pos, header in batches(log):
+        if not header.is_control:
+            records += [(record.offset, record.value) for record in read_records(view, pos, header)]
     return records
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.coordinator.records import OFFSETS_TOPIC, GroupMetadata, OffsetCommit, decode
-from kohort.records.batch import iter_batches, read_records
+from kohort.records.batch import read_records
+from kohort.sim.reading import batches
 from kohort.sim.trace import Checker
 
 
@@ -19,11 +20,10 @@ class Order(Checker):
     def _check(self, partition: int, log: Any) -> None:
         generations: dict[str, int] = {}
         offsets: dict[tuple[str, str, int], int] = {}
-        for view in log.read(log.start_offset, 1 << 40):
-            for pos, header in iter_batches(view):
-                for record in read_records(view, pos, header):
-                    assert record.key is not None
-                    self._apply(decode(record.key, record.value), generations, offsets, partition, record.offset)
+        for view, pos, header in batches(log):
+            for record in read_records(view, pos, header):
+                assert record.key is not None
+                self._apply(decode(record.key, record.value), generations, offsets, partition, record.offset)
 
     def _apply(
         self,
