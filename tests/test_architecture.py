@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "spark": {"lazy_names", "registry", "client", "assignors", "records", "protocol"},
     "history": {"lazy_names", "spark", "client", "insight", "coordinator", "records", "protocol"},
     "console": {"history", "client", "insight", "coordinator", "protocol"},
-    "sim": {"broker", "client", "coordinator", "storage", "assignors", "records", "protocol"},
+    "sim": {"broker", "cluster", "client", "coordinator", "storage", "assignors", "records", "protocol"},
     "schemes": {"sim", "broker", "client", "coordinator", "assignors", "protocol"},
     "testing": {"broker", "client"},
     "demo": {"spark", "client", "insight", "coordinator", "protocol"},
