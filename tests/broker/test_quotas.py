@@ -125,6 +125,7 @@ def test_quotas_are_altered_and_described():
         ({USER: "a"}, {PRODUCE: 0.5}),
         ({USER: "a"}, {PRODUCE: float("nan")}),
         ({"ip": "10.0.0.1"}, {PRODUCE: 1.0}),
+        ({"ip": "no address at all"}, {CONNECTIONS: 1.0}),
     ],
 )
 def test_what_is_no_quota_is_refused(parts, limits):

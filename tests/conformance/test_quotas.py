@@ -46,7 +46,7 @@ def describe(client: WireClient, rows: list[tuple[str, int, str | None]], strict
     asked = [kind.ComponentData(entity_type=kind_, match_type=how, match=match) for kind_, how, match in rows]
     answer = client.call(kind(components=asked, strict=strict), 1)
     if answer.error_code:
-        return answer.error_code, answer.error_message
+        return answer.error_code
     return sorted(
         (
             sorted((e.entity_type, str(e.entity_name)) for e in entry.entity),

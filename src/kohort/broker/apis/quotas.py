@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.quotas import CLIENT_ID, CONNECTIONS, FETCH, IP, PRODUCE, REQUEST_TIME, USER, Entity
@@ -67,7 +68,8 @@ def alter_client_quotas(core: Core, call: Call, request: Any, now_ms: int) -> An
     response = messages.AlterClientQuotasResponse()
     for asked in request.entries:
         row = response.EntryData(
-            entity=[response.EntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in asked.entity]
+            error_message=None,
+            entity=[response.EntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in asked.entity],
         )
         response.entries.append(row)
         try:
@@ -93,8 +95,21 @@ def _entity(parts: list[Any]) -> Entity:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate entity type {part.entity_type}")
         names[part.entity_type] = part.entity_name
     if IP in names and len(names) > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid quota entity combination")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId",
+        )
+    if names.get(IP) is not None:
+        _check_address(str(names[IP]))
     return tuple(sorted(names.items()))
+
+
+def _check_address(text: str) -> None:
+    """Kafka also takes names that it can resolve: a broker that asks the net here would keep others waiting."""
+    try:
+        ip_address(text)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text} is not a valid IP or resolvable host.") from None
 
 
 def _value(entity: Entity, key: str, value: float) -> float:
@@ -103,5 +118,5 @@ def _value(entity: Entity, key: str, value: float) -> float:
     if not math.isfinite(value) or value <= 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0")
     if key in _WHOLE and value != int(value):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a whole number")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} cannot be a fractional value.")
     return value
