@@ -1,8 +1,8 @@
 """Offset commits from `__consumer_offsets` to Parquet tables: `kohort history ingest`, and what people do today.
 
-That is Spark's own connector with a decoder as a Python UDF.
+With --connector: Spark's own connector with a decoder as a Python UDF.
 
-    python bench/history.py [--records 4000000] [--side kohort|kafka]
+    python bench/history.py [--records 4000000] [--side kohort|kafka] [--connector]
 
 The topic has 50 partitions and batches of 50 commits of 600 groups, a month of them. Then twice as many, to see how
 it grows, and the peak memory of a Python worker.
@@ -27,7 +27,7 @@ from crc32c import crc32c
 
 import kohort
 import kohort.spark
-from broker import PRODUCE_VERSION
+from broker import PRODUCE_VERSION, create_topic
 from kafka_socket import KafkaSocket
 from kohort.coordinator.records import OFFSETS_TOPIC, OffsetAndMetadata, OffsetCommit, encode
 from kohort.history import ingest
@@ -40,6 +40,7 @@ from targets import running
 
 GROUPS, PARTITIONS, PER_BATCH = 600, 50, 50
 MARK = 0x7A7B7C7D7E7F
+COPY = "copy-of-commits"  # Spark's connector reads no internal topics
 MONTH_MS = 30 * 86_400_000
 PARTITIONS_A_REQUEST = 25
 
@@ -78,7 +79,9 @@ def batches(rounds: int) -> Iterator[bytes]:
             yield template.at(at_ms)
 
 
-def fill(servers: str, records: int) -> int:
+def fill(servers: str, records: int, name: str = OFFSETS_TOPIC) -> int:
+    if name != OFFSETS_TOPIC:
+        create_topic(servers, name, PARTITIONS)
     with kohort.Consumer(bootstrap_servers=servers, group_id="first", enable_auto_commit=False) as consumer:
         consumer.assign([("nothing", 0)])
         consumer.committed([("nothing", 0)])  # which makes the topic
@@ -91,7 +94,7 @@ def fill(servers: str, records: int) -> int:
                     ProduceRequest.PartitionProduceData(index=first + i, records=batch)
                     for i, batch in enumerate(islice(source, PARTITIONS_A_REQUEST))
                 ]
-                topic = ProduceRequest.TopicProduceData(name=OFFSETS_TOPIC, partition_data=data)
+                topic = ProduceRequest.TopicProduceData(name=name, partition_data=data)
                 connection.send(ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[topic]), PRODUCE_VERSION)
                 if len(connection.in_flight) >= REQUESTS_IN_FLIGHT:
                     check(connection)
@@ -142,7 +145,7 @@ def by_connector(spark: Any, servers: str) -> tuple[float, int]:
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers)
-        raw = reader.option("subscribe", OFFSETS_TOPIC).load().select("key", "value", "partition", "offset")
+        raw = reader.option("subscribe", COPY).load().select("key", "value", "partition", "offset")
         rows = raw.select(
             decode("key", "value").alias("of"),
             f.col("partition").alias("record_partition"),
@@ -160,10 +163,10 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--side", default="kohort", choices=("kohort", "kafka"), help="whose topic is read")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--without-connector", action="store_true")
+    parser.add_argument("--connector", action="store_true", help="also Spark's own connector with a Python UDF")
     options = parser.parse_args()
     config = {"spark.driver.memory": "2g", "spark.log.level": "ERROR", "spark.sql.session.timeZone": "UTC"}
-    if not options.without_connector:
+    if options.connector:
         config["spark.jars"] = ",".join(map(str, connector_jars()))
     with running(options.side, {"offsets.topic.num.partitions": PARTITIONS}) as broker:
         servers = broker.bootstrap_servers
@@ -175,7 +178,8 @@ def main() -> None:
                 assert rows == there, (rows, there)
                 what = "first" if not number else "warm"
                 print(f"ingest, {what}: {rows:,} commits in {seconds:.1f} s, {rows / seconds:,.0f} a second")
-            if not options.without_connector:
+            if options.connector:
+                fill(servers, options.records, COPY)
                 took, rows = by_connector(spark, servers)
                 assert rows == there, (rows, there)
                 print(f"connector and Python UDF: {rows:,} commits in {took:.1f} s, {rows / took:,.0f} a second")
