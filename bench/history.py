@@ -131,9 +131,12 @@ def decoded(key: bytes, value: bytes) -> Any:
     if version >= 3:
         (epoch,) = struct.unpack_from(">i", value, at)
         at += 4
-    (size,) = struct.unpack_from(">h", value, at)
-    metadata = value[at + 2 : at + 2 + size].decode()
-    (at_ms,) = struct.unpack_from(">q", value, at + 2 + size)
+    if version >= 4:  # a compact string, here shorter than 127 bytes
+        size, at = value[at] - 1, at + 1
+    else:
+        (size,), at = struct.unpack_from(">h", value, at), at + 2
+    metadata = value[at : at + size].decode()
+    (at_ms,) = struct.unpack_from(">q", value, at + size)
     return group, topic, partition, offset, epoch, metadata, at_ms
 
 
