@@ -118,7 +118,7 @@ def test_the_command(spark: Any, broker: kohort.Broker, tmp_path: Path) -> None:
     would = CommandLine("localhost:1")(
         "history", "whatif", "--static", "--from", str(tmp_path / "kept"), "--json"
     ).json()
-    assert {row["group_id"] for row in would} == {"billing"} and would[0]["rebalances"] == 4
+    assert [row["rebalances"] for row in would if row["group_id"] == "billing"] == [4]
     assert "holds no history" in k.refused("history", "--from", str(tmp_path), code=1)
 
 
