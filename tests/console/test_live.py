@@ -19,7 +19,8 @@ def settled(console, group, count):
         if row is None or row["members"] != count or row["state"] not in ("Stable", "Empty"):
             return None
         view = console.get("group", group=group)
-        return view if view["bands"]["end"] and -1 not in view["bands"]["end"] else None
+        bands = view["bands"]
+        return view if bands["end"] and -1 not in bands["end"] and all(bands["exact"]) else None
 
     return until(look, f"{group} with {count} members")
 
