@@ -26,13 +26,15 @@ def test_a_partition_that_heals_keeps_the_order_of_a_connection() -> None:
     for seed in range(50):
         scheduler, random = Scheduler(0), Random(seed)
         network = Network(scheduler, random, max_delay_ms=100)
-        network.broker = ear = Ear()
-        link = Link(network, "m1", lambda data: None, lambda reason: None)
+        network.acceptors["b1"] = ear = Ear()
+        link = Link(network, "m1", "b1", lambda data: None, lambda reason: None)
         sent = [b"%d" % number for number in range(40)]
         for number, data in enumerate(sent):
             scheduler.at(number * 10, link.to_broker, data)
         scheduler.at(random.randint(0, 200), network.partition, "m1")
         scheduler.at(random.randint(200, 400), network.heal, "m1")
+        scheduler.at(random.randint(0, 200), network.partition, "b1")
+        scheduler.at(random.randint(200, 400), network.heal, "b1")
         scheduler.run(1_000)
         assert ear.heard == sent, seed
 

@@ -24,6 +24,9 @@ class Acceptor(Protocol):
     def disconnected(self, link: Link) -> None: ...
 
 
+Held = tuple[Callable[..., None], tuple[Any, ...]]
+
+
 class Link:
     """One connection. The client end hears through `on_data` and `on_closed`, the broker end through the acceptor."""
 
@@ -77,9 +80,9 @@ class Link:
         network.scheduler.at(at_ms, self._arrive, to_broker, data)
 
     def _arrive(self, to_broker: bool, data: bytes | None) -> None:
-        if self.network.hold_back(self.host, self._arrive, to_broker, data):
+        if self.network.hold_back(self.host, True, self._arrive, to_broker, data):
             return
-        if self.network.hold_back(self.to, self._arrive, to_broker, data):
+        if self.network.hold_back(self.to, False, self._arrive, to_broker, data):
             return
         if to_broker:
             if self.broker_closed:
@@ -114,7 +117,8 @@ class Network:
         self.max_delay_ms = max_delay_ms
         self.acceptors: dict[str, Acceptor] = {}
         self.links: list[Link] = []
-        self._partitioned: dict[str, list[tuple[Callable[..., None], tuple[Any, ...]]]] = {}
+        self._partitioned: dict[str, list[Held]] = {}
+        self._again: dict[str, list[Held]] | None = None  # while a host heals: what another holds back now
 
     def delay_ms(self) -> int:
         return self.random.randint(0, self.max_delay_ms)
@@ -147,18 +151,25 @@ class Network:
         self._partitioned.setdefault(host, [])
 
     def heal(self, host: str) -> None:
-        """What was held back arrives at once and in order, before anything that was sent later."""
+        """What was held back arrives at once and in order, before anything that was sent later; what the client's end
+        holds back now was sent before all that it has held back so far."""
+        self._again = {}
         for action, arguments in self._partitioned.pop(host, []):
             action(*arguments)
+        again, self._again = self._again, None
+        for other, held in again.items():
+            self._partitioned[other][:0] = held
 
     def heal_all(self) -> None:
         for host in list(self._partitioned):
             self.heal(host)
 
-    def hold_back(self, host: str, action: Callable[..., None], *arguments: Any) -> bool:
-        held = self._partitioned.get(host)
-        if held is None:
+    def hold_back(self, host: str, is_client: bool, action: Callable[..., None], *arguments: Any) -> bool:
+        if host not in self._partitioned:
             return False
+        held = self._partitioned[host]
+        if is_client and self._again is not None:
+            held = self._again.setdefault(host, [])
         held.append((action, arguments))
         return True
 
