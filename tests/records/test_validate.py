@@ -22,7 +22,7 @@ from kohort.records.batch import (
     read_records,
 )
 from kohort.records.compression import compress
-from kohort.records.validate import TopicRules, check_records, readable, validate_produce
+from kohort.records.validate import Limits, TopicRules, check_records, is_sound, readable, validate_produce
 from kohort.records.walk import Rules, _walk_python, walk
 from records.batches import NOW_MS, plain_records
 
@@ -225,3 +225,63 @@ def test_a_batch_too_large_in_the_topics_codec() -> None:
 def stored_as(batch: bytes, **rules: Any) -> Any:
     topic, header = TopicRules(**rules), read_header(batch)
     return check_records(batch, header, readable(batch, header, topic.max_inflated_bytes), topic)
+
+
+SOUND = Limits(max_message_bytes=10_000, timestamp_before_max_ms=100, timestamp_after_max_ms=100, compacted=True)
+
+
+def passes_step_by_step(batch: bytes, now_ms: int = NOW_MS) -> bool:
+    """Whether the long way stores a plain batch as it came."""
+    rules = TopicRules(
+        SOUND.max_message_bytes,
+        now_ms,
+        timestamp_before_max_ms=SOUND.timestamp_before_max_ms,
+        timestamp_after_max_ms=SOUND.timestamp_after_max_ms,
+        compacted=True,
+    )
+    try:
+        header = validate_produce(batch, version=9, rules=rules)
+    except RecordsError:
+        return False
+    return header == read_header(batch) and header.compression == Compression.NONE
+
+
+needs_kernel = pytest.mark.skipif(kernel.load() is None, reason="the kernel is not built")
+
+
+@needs_kernel
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_the_short_way_agrees_with_the_long_one_wherever_a_byte_is_another(producer_id: int) -> None:
+    batch = build_batch(plain_records(5), producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    assert is_sound(batch, NOW_MS, SOUND)
+    for position in range(len(batch)):
+        for value in {0, 1, 2, 8, 16, 32, 127, 128, 255, batch[position] ^ 1}:
+            changed = patched(position, bytes([value]), batch)
+            assert is_sound(changed, NOW_MS, SOUND) == passes_step_by_step(changed), (position, value)
+
+
+@needs_kernel
+def test_the_short_way_takes_no_batch_that_is_damaged_cut_or_followed() -> None:
+    for position in range(17, len(GOOD)):
+        assert not is_sound(GOOD[:position] + bytes([GOOD[position] ^ 64]) + GOOD[position + 1 :], NOW_MS, SOUND)
+    for size in range(len(GOOD)):
+        assert not is_sound(GOOD[:size], NOW_MS, SOUND)
+    assert not is_sound(GOOD + b"\0", NOW_MS, SOUND) and not is_sound(GOOD + GOOD, NOW_MS, SOUND)
+    for name, batch in nonsense().items():
+        assert not is_sound(batch, NOW_MS, SOUND), name
+
+
+@needs_kernel
+def test_the_short_way_keeps_to_the_rules_of_the_topic() -> None:
+    for now_ms in range(NOW_MS - 110, NOW_MS + 110):
+        assert is_sound(GOOD, now_ms, SOUND) == passes_step_by_step(GOOD, now_ms)
+    assert not is_sound(GOOD, NOW_MS, SOUND._replace(max_message_bytes=len(GOOD) - 1))
+    keyless = build_batch([Record(0, NOW_MS, None, b"v")])
+    assert is_sound(keyless, NOW_MS, SOUND._replace(compacted=False)) and not is_sound(keyless, NOW_MS, SOUND)
+    always = SOUND._replace(timestamp_before_max_ms=2**63 - 1, timestamp_after_max_ms=2**63 - 1)
+    assert is_sound(GOOD, 2**62, always) and is_sound(GOOD, 0, always)
+
+
+def test_the_short_way_is_not_taken_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "load", lambda: None)
+    assert not is_sound(GOOD, NOW_MS, SOUND)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kohort.records.batch import CREATE_TIME, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
 from kohort.records.compression import Buffer, Compression, OutputTooSmall, decompress_into
 from kohort.records.errors import CorruptBatch, InvalidBatch, RecordsError
-from kohort.records.validate import TopicRules, check_records, readable
+from kohort.records.validate import Limits, TopicRules, check_records, is_sound, readable
 from kohort.storage.config import LogConfig
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 AT_ONCE_BYTES = 256 * 1024
 """What is inflated on the loop; more takes longer than others should wait."""
 PLAIN_AT_ONCE_BYTES = 4 * 1024 * 1024
+SMALL_BYTES = 32 * 1024
+"""What is copied and checked in one call."""
+_LONG_MAX = 2**63 - 1
 _CODECS = {
     "uncompressed": Compression.NONE,
     "gzip": Compression.GZIP,
@@ -51,6 +54,16 @@ def topic_rules(config: LogConfig, now_ms: int) -> TopicRules:
         codec=codec,
         codec_level=_level(codec, config),
     )
+
+
+def _limits(config: LogConfig) -> Limits | None:
+    """None where plain batches are not stored as they came."""
+    if _CODECS.get(config.compression_type):
+        return None
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if config.log_append_time:
+        before_ms = after_ms = _LONG_MAX
+    return Limits(config.max_message_bytes, before_ms, after_ms, config.compact)
 
 
 def _level(codec: Compression | None, config: LogConfig) -> int | None:
@@ -169,6 +182,16 @@ class Checking:
         self._buffer: memoryview | None = None
         self._rules_of: LogConfig | None = None
         self._rules = TopicRules()
+        self._limits_of: LogConfig | None = None
+        self._limits: Limits | None = None
+
+    def passes(self, connection: Connection, records: bytes, config: LogConfig, now_ms: int) -> bool:
+        """Whether a small batch can be appended as it came. If not, it is to be checked step by step: `check`."""
+        if connection in self.lanes:
+            return False
+        if config is not self._limits_of:
+            self._limits_of, self._limits = config, _limits(config)
+        return self._limits is not None and is_sound(records, now_ms, self._limits)
 
     def rules(self, config: LogConfig, now_ms: int) -> TopicRules:
         """`topic_rules`; many batches of a turn are for the same topic."""

@@ -35,7 +35,7 @@ enum {
 };
 
 enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, LEGACY_MIN_LENGTH = 14, MIN_RECORD_SIZE = 7 };
-enum { TIMESTAMP_TYPE_FLAG = 0x08 };
+enum { CODEC_MASK = 0x07, TIMESTAMP_TYPE_FLAG = 0x08, CONTROL_FLAG = 0x20 };
 
 typedef struct {
     int64_t pos, size;             /* the whole batch in the scanned buffer */
@@ -440,6 +440,24 @@ EXPORT int64_t kohort_walk(const uint8_t *p, int64_t len, walk_t *walk) {
     if (p != stop) return ERR_TRAILING;
     walk->max_timestamp = latest;
     return 0;
+}
+
+/* 1: `p` is one plain batch with the producer's timestamps that can be stored as it came. 0 says nothing: look closer. */
+EXPORT int64_t kohort_sound(const uint8_t *p, int64_t len, int64_t now_ms, int64_t before_max_ms, int64_t after_max_ms,
+                            int64_t keys_needed) {
+    batch_t batch;
+    if (len < HEADER_SIZE || (int64_t)(int32_t)be32(p + 8) + LOG_OVERHEAD != len || p[16] != 2) return 0;
+    if (now_ms < 0 || before_max_ms < 0 || after_max_ms < 0) return 0;
+    read_batch(p, 0, len, &batch);
+    if (batch.base_offset != 0 || batch.count < 1 || batch.last_offset + 1 != batch.count) return 0;
+    if (batch.attributes & (CODEC_MASK | TIMESTAMP_TYPE_FLAG | CONTROL_FLAG)) return 0;
+    if (batch.producer_id >= 0 && (int32_t)be32(p + 53) < 0) return 0;
+    if (crc32c(p + 21, len - 21) != be32(p + 17)) return 0;
+    walk_t walk = {.count = batch.count, .base_timestamp = batch.base_timestamp, .keys_needed = keys_needed};
+    walk.earliest = now_ms - before_max_ms;
+    walk.latest = after_max_ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + after_max_ms;
+    if (kohort_walk(p + HEADER_SIZE, len - HEADER_SIZE, &walk)) return 0;
+    return !walk.faults && walk.max_timestamp == batch.max_timestamp;
 }
 
 /* -------------------------------------------------------------------------------------------------------- gather */

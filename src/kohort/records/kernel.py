@@ -93,6 +93,8 @@ class Kernel:
     gather_headers: Callable[..., int]
     walk: Callable[..., int] | None = None
     """None in a library that was built before there was one."""
+    sound: Callable[..., int] | None = None
+    """The same; its first argument is of type bytes, and it keeps the interpreter's lock: for what is small."""
 
     def __init__(self, path: Path, *, allow_hardware_crc: bool = True) -> None:
         library = ctypes.CDLL(str(path))
@@ -114,6 +116,9 @@ class Kernel:
         if hasattr(library, "kohort_walk"):
             self.walk = library.kohort_walk
             self.walk.argtypes, self.walk.restype = [pointer, int64, POINTER(Walk)], c_int64
+        if hasattr(library, "kohort_sound"):
+            self.sound = ctypes.PyDLL(str(path)).kohort_sound
+            self.sound.argtypes, self.sound.restype = [c_char_p, int64, int64, int64, int64, int64], c_int64
         if self.init(allow_hardware_crc) != ABI_VERSION:
             raise OSError(f"{path} is of another version")
 

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kohort.protocol.errors import ErrorCode
+from kohort.records import kernel
 from kohort.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -75,6 +76,24 @@ def check_envelope(records: Buffer | None, version: int, max_message_bytes: int)
         raise InvalidBatch(f"no codec has the id {header.compression}", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     _check_header(header)
     return header
+
+
+class Limits(NamedTuple):
+    """What a topic asks of a batch that `is_sound`; a maximum of timestamps that is not needed is as far as can be."""
+
+    max_message_bytes: int
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    compacted: bool
+
+
+def is_sound(records: bytes, now_ms: int, limits: Limits) -> bool:
+    """Whether `check_envelope` and `check_records` have nothing against this plain batch and would store it as it came:
+    in one call of the kernel, for small ones. Where it is False they are to tell."""
+    size, loaded = len(records), kernel.load()
+    if loaded is None or loaded.sound is None or size > limits[0]:
+        return False
+    return loaded.sound(records, size, now_ms, limits[1], limits[2], limits[3]) == 1
 
 
 def inflated(records: Buffer, header: BatchHeader, max_size: int) -> Buffer:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker import leaders
 from kohort.broker.admission import ProduceAdmission
 from kohort.broker.appends import Append
-from kohort.broker.checking import Check
+from kohort.broker.checking import SMALL_BYTES, Check
 from kohort.broker.topics import Partition, Topic
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
-from kohort.records.batch import TRANSACTIONAL_FLAG
+from kohort.records.batch import TRANSACTIONAL_FLAG, read_header
 from kohort.records.errors import InvalidBatch, RecordsError
 from kohort.records.validate import check_envelope
 
@@ -64,11 +64,7 @@ class PendingProduce:
         error, result = check.error, check.purpose
         is_transactional = check.header.attributes & TRANSACTIONAL_FLAG
         if error is None:
-            append = Append(check.partition, check.records, check.header, self, result)
-            if not is_transactional:
-                self.core.append(append)
-                return
-            self.transactional.append(append)
+            self.queue(Append(check.partition, check.records, check.header, self, result))
         if is_transactional:
             self.admit_one(now_ms)
         if error is None:
@@ -81,6 +77,13 @@ class PendingProduce:
                 for index, reason in error.record_errors
             ]
         self.done_with_one()
+
+    def queue(self, append: Append) -> None:
+        """Its records are as they should be."""
+        if append.header.attributes & TRANSACTIONAL_FLAG:
+            self.transactional.append(append)
+        else:
+            self.core.append(append)
 
     def admit_one(self, now_ms: int) -> None:
         """Transactional batches are asked about together, when the last of them is checked."""
@@ -139,6 +142,9 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> None:
 
 def _rows(call: Call, request: Any) -> Iterable[tuple[Any, dict[int, Any]]]:
     """Each topic once, with the records of each partition: of rows for the same partition the last counts."""
+    if len(request.topic_data) == 1:
+        (asked,) = request.topic_data
+        return ((asked, {data.index: data.records for data in asked.partition_data}),)
     rows: dict[bytes | str, tuple[Any, dict[int, Any]]] = {}
     for asked in request.topic_data:
         key = asked.topic_id if call.version >= 13 else asked.name
@@ -161,7 +167,14 @@ def _find(core: Core, call: Call, asked: Any) -> tuple[Topic | None, ErrorCode]:
 
 
 def _queue(pending: PendingProduce, partition: Partition, records: Any, result: Any, now_ms: int) -> None:
-    rules = pending.core.checking.rules(partition.log.config, now_ms)
+    checking, config = pending.core.checking, partition.log.config
+    if records and len(records) <= SMALL_BYTES:
+        records = bytes(records)
+        if checking.passes(pending.call.connection, records, config, now_ms):
+            pending.waiting += 1
+            pending.queue(Append(partition, records, read_header(records), pending, result))
+            return
+    rules = checking.rules(config, now_ms)
     try:
         header = check_envelope(records, pending.call.version, rules.max_message_bytes)
     except RecordsError as error:
@@ -171,4 +184,4 @@ def _queue(pending: PendingProduce, partition: Partition, records: Any, result: 
     if header.attributes & TRANSACTIONAL_FLAG:
         pending.to_admit += 1
     check = Check(pending, partition, records, header, rules, result)
-    pending.core.checking.check(pending.call.connection, check, now_ms)
+    checking.check(pending.call.connection, check, now_ms)
