@@ -24,6 +24,7 @@ _NAMES = {
     "partition": "partition",
     "partition_index": "partition",
     "index": "partition",
+    "partition_id": "partition",
     "group_id": "group",
     "key": "group",
     "member_id": "member",

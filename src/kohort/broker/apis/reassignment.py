@@ -6,8 +6,8 @@ the first is to lead. A broker that stands alone leads everything, and can be as
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.topics import Partition, Topic
@@ -25,30 +25,54 @@ _NO_ONE = -1
 def elect_leaders(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     response = messages.ElectLeadersResponse()
     election = request.election_type if call.version >= 1 else _PREFERRED
-    if election not in (_PREFERRED, _UNCLEAN):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {election}")
     every = request.topic_partitions is None
-    rows: dict[str, list[Any]] = {}
-    for name, index in _elected(core, request):
-        row = response.PartitionResult(partition_id=index, error_message=None)
-        try:
-            _elect(core, name, index, election)
-        except KafkaError as error:
-            if every and error.code == ErrorCode.ELECTION_NOT_NEEDED:
-                continue
-            row.error_code, row.error_message = error.code, error.message
-        rows.setdefault(name, []).append(row)
-    response.replica_election_results = [
-        response.ReplicaElectionResult(topic=name, partition_result=found) for name, found in rows.items()
-    ]
+    asked = _everything(core) if every else [(row.topic, row.partitions) for row in request.topic_partitions]
+    if (every or asked) and (refusal := _refusal(request.timeout_ms, election)) is not None:
+        return _refused(response, call.version, [] if every else asked, refusal)
+    for name, indexes in asked:
+        rows = [_elected(core, name, index, election) for index in indexes]
+        found = [row for row in rows if not (every and row.error_code == ErrorCode.ELECTION_NOT_NEEDED)]
+        response.replica_election_results.append(response.ReplicaElectionResult(topic=name, partition_result=found))
     return response
 
 
-def _elected(core: Core, request: Any) -> Iterator[tuple[str, int]]:
-    if request.topic_partitions is None:
-        yield from ((t.name, p.index) for t in core.topics.by_name.values() for p in t.partitions)
-    else:
-        yield from ((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
+def _refusal(timeout_ms: int, election: int = _PREFERRED) -> KafkaError | None:
+    """Why nothing of a request is done. Somebody who does not wait is told that it takes too long, as by Kafka."""
+    if timeout_ms <= 0:
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+    if election not in (_PREFERRED, _UNCLEAN):
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {election}")
+    return None
+
+
+def _refused(response: Any, version: int, asked: list[tuple[str, list[int]]], refusal: KafkaError) -> Any:
+    """Version 0 has no place for the code but the rows."""
+    response.error_code = refusal.code if version >= 1 else ErrorCode.NONE
+    for name, indexes in asked:
+        rows = [
+            response.PartitionResult(partition_id=index, error_code=refusal.code, error_message=_said(refusal))
+            for index in indexes
+        ]
+        response.replica_election_results.append(response.ReplicaElectionResult(topic=name, partition_result=rows))
+    return response
+
+
+def _said(error: KafkaError) -> str | None:
+    """What there is to say beyond the code."""
+    return error.message if error.message != error.code.message else None
+
+
+def _everything(core: Core) -> list[tuple[str, list[int]]]:
+    return [(topic.name, [partition.index for partition in topic.partitions]) for topic in core.topics.by_name.values()]
+
+
+def _elected(core: Core, name: str, index: int, election: int) -> Any:
+    row = messages.ElectLeadersResponse.PartitionResult(partition_id=index, error_message=None)
+    try:
+        _elect(core, name, index, election)
+    except KafkaError as error:
+        row.error_code, row.error_message = error.code, error.message
+    return row
 
 
 def _elect(core: Core, name: str, index: int, election: int) -> None:
@@ -73,22 +97,35 @@ def _elect(core: Core, name: str, index: int, election: int) -> None:
 
 def alter_partition_reassignments(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     response = messages.AlterPartitionReassignmentsResponse(error_message=None)
-    response.allow_replication_factor_change = request.allow_replication_factor_change
+    if not request.topics:
+        response.error_message = ""
+        return response
+    may_change = request.allow_replication_factor_change
+    refusal = _refusal(request.timeout_ms)
+    if refusal is not None:
+        response.error_code = refusal.code
+    else:
+        response.allow_replication_factor_change = may_change
     for asked in request.topics:
-        rows = []
-        for wanted in asked.partitions:
-            row = response.ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
-            rows.append(row)
-            try:
-                topic, partition = _partition(core, asked.name, wanted.partition_index)
-                if wanted.replicas is None:
-                    _cancel(core, topic, partition)
-                else:
-                    _reassign(core, topic, partition, wanted.replicas, request.allow_replication_factor_change)
-            except KafkaError as error:
-                row.error_code, row.error_message = error.code, error.message
+        rows = [_reassigned(core, asked.name, wanted, may_change, refusal) for wanted in asked.partitions]
         response.responses.append(response.ReassignableTopicResponse(name=asked.name, partitions=rows))
     return response
+
+
+def _reassigned(core: Core, name: str, wanted: Any, may_change: bool, refusal: KafkaError | None) -> Any:
+    row = messages.AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(error_message=None)
+    row.partition_index = wanted.partition_index
+    try:
+        if refusal is not None:
+            raise refusal
+        topic, partition = _partition(core, name, wanted.partition_index)
+        if wanted.replicas is None:
+            _cancel(core, topic, partition)
+        else:
+            _reassign(core, topic, partition, wanted.replicas, may_change)
+    except KafkaError as error:
+        row.error_code, row.error_message = error.code, _said(error)
+    return row
 
 
 def _partition(core: Core, name: str, index: int) -> tuple[Topic, Partition]:
@@ -120,14 +157,13 @@ def _check_replicas(core: Core, replicas: list[int]) -> None:
     start = "The manual partition assignment includes"
     if not replicas:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start} an empty replica list.")
-    twice = [node_id for node_id, count in Counter(replicas).items() if count > 1]
-    if twice:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start} the broker {twice[0]} more than once.")
     known = {broker.node_id for broker in core.brokers()}
-    for node_id in replicas:
+    for before, node_id in pairwise([None, *sorted(replicas)]):
         if node_id not in known:
             reason = f"{start} broker {node_id}, but no such broker is registered."
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        if node_id == before:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{start} the broker {node_id} more than once.")
 
 
 def _goes_to(core: Core, partition: Partition) -> int | None:
