@@ -77,25 +77,22 @@ class Appends:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._queued: dict[Partition, list[Append]] = {}
-        self._durable: deque[tuple[list[Append], StorageError | None]] = deque()
+        self.queued: dict[Partition, list[Append]] = {}
+        self.durable: deque[tuple[list[Append], StorageError | None]] = deque()
         self.failures = 0  # batches that could not be stored, since the start
         self.unsettled = 0  # writes whose owners wait for the disk
         self.grown: dict[Partition, None] = {}  # in order, so that a run can be repeated
 
-    def __bool__(self) -> bool:
-        return bool(self._queued)
-
     def add(self, append: Append) -> None:
-        queue = self._queued.get(append.partition)
+        queue = self.queued.get(append.partition)
         if queue is None:
-            self._queued[append.partition] = [append]
+            self.queued[append.partition] = [append]
         else:
             queue.append(append)
 
     def run(self, now_ms: int) -> None:
         """Append everything queued and tell the owners of what is thereby done."""
-        queued, self._queued = self._queued, {}
+        queued, self.queued = self.queued, {}
         for partition, appends in queued.items():
             if partition.deleted:
                 for append in appends:
@@ -168,13 +165,13 @@ class Appends:
 
     def _flushed(self, appends: list[Append], error: StorageError | None) -> None:
         """Called by the log, on whichever thread: only hand it over."""
-        self._durable.append((appends, error))
+        self.durable.append((appends, error))
         self._wake()
 
     def settle(self, now_ms: int) -> None:
         """Tell the owners of what has become durable since."""
-        while self._durable:
-            appends, error = self._durable.popleft()
+        while self.durable:
+            appends, error = self.durable.popleft()
             self.unsettled -= 1
             for append in appends:
                 if error is not None:

@@ -44,7 +44,13 @@ class Call:
     __slots__ = ("began", "client_id", "connection", "correlation_id", "entry", "parts", "size", "version")
 
     def __init__(
-        self, connection: Connection, correlation_id: int, client_id: str | None, version: int, entry: Entry
+        self,
+        connection: Connection,
+        correlation_id: int,
+        client_id: str | None,
+        version: int,
+        entry: Entry,
+        size: int = 0,
     ) -> None:
         self.connection = connection
         self.correlation_id = correlation_id
@@ -52,7 +58,7 @@ class Call:
         self.version = version
         self.entry = entry
         self.parts: list[Part] | None = None
-        self.size = 0  # of the request, in bytes
+        self.size = size  # of the request, in bytes
         self.began = 0.0  # on the meter's clock, where there is one
 
     @property

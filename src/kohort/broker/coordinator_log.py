@@ -48,11 +48,13 @@ class CoordinatorLog(Generic[S]):
         self._loader = ShardLoader(runtime, load_buffer_bytes, core.run_elsewhere)
         self._partitions: dict[int, Partition] = {}
         self._not_ready: list[Shard[S]] = []  # led, but their log is still on its way from the store
+        self._now_ms = 0
 
     # ---- which partitions
 
     def lead(self, topic: Topic, now_ms: int) -> None:
         """All partitions that this broker leads, or is about to, and none that it does not."""
+        self._now_ms = now_ms
         for partition in topic.partitions:
             index, shard = partition.index, self._runtime.shards.get(partition.index)
             if self._core.leader_of(partition) != self._core.node_id:
@@ -89,6 +91,7 @@ class CoordinatorLog(Generic[S]):
     # ---- time
 
     def on_time(self, now_ms: int) -> None:
+        self._now_ms = now_ms
         self._loader.step(now_ms)
         self._runtime.on_time(now_ms)
         crashes, self._runtime.effects.crashes = self._runtime.effects.crashes, []
@@ -97,11 +100,11 @@ class CoordinatorLog(Generic[S]):
         self.begin_loads(now_ms)
         self._changed(None, now_ms)
 
-    def next_deadline(self, now_ms: int) -> int | None:
+    def next_deadline(self) -> int | None:
         first = self._runtime.next_deadline()
         if self._loader.is_idle:
             return first
-        other = self._loader.next_deadline(now_ms)
+        other = self._loader.next_deadline(self._now_ms)
         return other if first is None or other < first else first
 
     # ---- records
@@ -120,6 +123,8 @@ class CoordinatorLog(Generic[S]):
 
     def _batches(self, decisions: list[Decision], limit: int, now_ms: int) -> list[bytes] | None:
         """In the order of the decisions; what belongs to a transaction gets a batch of its own."""
+        if len(decisions) == 1 and decisions[0].producer is None:
+            return self._plain_batches(decisions, limit, now_ms)
         batches: list[bytes] = []
         for producer, run in groupby(decisions, _PRODUCER):
             if producer is None:
@@ -140,7 +145,10 @@ class CoordinatorLog(Generic[S]):
 
     def _plain_batches(self, decisions: list[Decision], limit: int, now_ms: int) -> list[bytes] | None:
         """A decision is divided only where it may be; None where that is not enough."""
-        pairs = [pair for decision in decisions for pair in decision.records]
+        if len(decisions) == 1:
+            pairs = decisions[0].records
+        else:
+            pairs = [pair for decision in decisions for pair in decision.records]
         data = build_key_values(pairs, now_ms, self._compression)
         if len(data) <= limit:
             return [data]

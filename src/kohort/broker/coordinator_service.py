@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from kohort.broker.coordinator_log import CoordinatorLog
@@ -34,7 +35,8 @@ class CoordinatorService(ABC):
     coordinator: Coordinates
     _core: Core
     _log: CoordinatorLog[Any]
-    _now_ms: int = 0
+    next_deadline: Callable[[], int | None]
+    """Of the log: asked for in every turn."""
 
     def start(self, now_ms: int) -> None:
         self.coordinator.start()
@@ -46,11 +48,7 @@ class CoordinatorService(ABC):
         self.coordinator.stop()
 
     def on_time(self, now_ms: int) -> None:
-        self._now_ms = now_ms
         self._log.on_time(now_ms)
-
-    def next_deadline(self) -> int | None:
-        return self._log.next_deadline(self._now_ms)
 
     @abstractmethod
     def _ensure_topic(self) -> Topic:

@@ -201,17 +201,19 @@ class Core:
                 connection.raw_client_id = raw
             if flexible:
                 pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos)
-            if len(frame) > READ_AT_ONCE_BYTES and not entry.records:
-                call = Call(connection, correlation_id, connection.client_id, version, entry)
+            size = len(frame)
+            if size > READ_AT_ONCE_BYTES and not entry.records:
+                call = Call(connection, correlation_id, connection.client_id, version, entry, size)
                 self.long_work.read(call, frame, pos)
                 return
             request, end = read(frame, pos)
-            if end > len(frame):
-                raise DecodeError(f"{end - len(frame)} bytes short")
+            if end > size:
+                raise DecodeError(f"{end - size} bytes short")
         except MALFORMED as error:
             self.disconnect(connection, f"malformed request: {error}")
             return
-        self.admit(Call(connection, correlation_id, connection.client_id, version, entry), request, frame, pos, now_ms)
+        call = Call(connection, correlation_id, connection.client_id, version, entry, size)
+        self.admit(call, request, frame, pos, now_ms)
 
     def admit(self, call: Call, request: Any, frame: bytes, pos: int, now_ms: int) -> None:
         """Serve a request that was read; its body begins at `pos` of the frame."""
@@ -219,7 +221,6 @@ class Core:
             call.began = self.meter.arrived
         if self.request_log is not None:
             self.request_log.add(call, frame, pos, now_ms)
-        call.size = len(frame)
         call.connection.pending.append(call)
         if self.faults.active and self.faults.catch(self, call, request, now_ms):
             return
@@ -362,13 +363,14 @@ class Core:
         """Append what the turn has gathered, answer; returns the connections that have output or are to be closed."""
         appends = self.appends
         self.topics.now_ms = now_ms
-        appends.settle(now_ms)
-        if self.long_work:
+        if appends.durable:
+            appends.settle(now_ms)
+        if self.long_work.sliced:
             self.long_work.step(now_ms)
         services = self.services
         for service in services:
             service.collect(now_ms)
-        while appends:
+        while appends.queued:
             appends.run(now_ms)
             for service in services:
                 service.collect(now_ms)
@@ -465,7 +467,7 @@ class Core:
     def next_deadline(self) -> int | None:
         """When `on_time` is to be called next; asked for after every turn."""
         first = self.next_wait()
-        other = self.maintenance.next_deadline()
+        other = self.maintenance.next_due_ms
         if other is not None and (first is None or other < first):
             first = other
         return first

@@ -26,6 +26,7 @@ from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit, Transactiona
 from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.shard import Write
 from kohort.coordinator.txn_offsets import EndTransaction
+from kohort.protocol.messages import OffsetCommitRequest
 from kohort.protocol.uuids import random_uuid
 from kohort.records.compression import Compression
 from kohort.storage.producers import check_marker
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.groups")
 
 LARGE_COMMIT = 1_000
+_LARGE_COMMIT_BYTES = LARGE_COMMIT * 14
+"""Less cannot hold that many: each has a number, an offset and metadata, which may be null."""
 
 
 class CatalogTopics:
@@ -105,6 +108,7 @@ class GroupService(CoordinatorService):
             config["offsets.load.buffer.size"],
             self._changed,
         )
+        self.next_deadline = self._log.next_deadline
         self.events = GroupEvents(core)
         self._told_strays: set[str] = set()
         self._asked: dict[tuple[int, int], set[TxnCommitAdmission]] = {}  # of a partition and a producer
@@ -114,7 +118,7 @@ class GroupService(CoordinatorService):
 
     def apis(self) -> list[Api]:
         return [
-            Api(8, "OffsetCommit", 2, 10, self._commit),
+            Api(8, "OffsetCommit", 2, 10, self._handle),
             Api(9, "OffsetFetch", 1, 10, self._handle_many),
             Api(11, "JoinGroup", 0, 9, self._handle),
             Api(12, "Heartbeat", 0, 4, self._handle),
@@ -143,14 +147,6 @@ class GroupService(CoordinatorService):
         self.coordinator.handle(request, self._core.topics.now_ms)
         self._answer()
 
-    def _commit(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
-        topics = message.topics
-        asked = len(topics[0].partitions) if len(topics) == 1 else sum(len(topic.partitions) for topic in topics)
-        if asked > LARGE_COMMIT and asked > most_commits(core):
-            return refuse_commits(message)
-        self._handle(core, call, message, now_ms)
-        return None
-
     def _list(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
         if self.coordinator.group_count > GROUPS_AT_ONCE:
             return self._list_many(Parts(core, call, message).one(), call, message)
@@ -161,12 +157,17 @@ class GroupService(CoordinatorService):
         yield from self.coordinator.list_slices(Request(part, message, call.version))
         self._answer()
 
-    def _handle(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
+    def _handle(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
+        if call.size > _LARGE_COMMIT_BYTES and type(message) is OffsetCommitRequest:
+            asked = sum(len(topic.partitions) for topic in message.topics)
+            if asked > LARGE_COMMIT and asked > most_commits(core):
+                return refuse_commits(message)
         effects = self._effects
         request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
         self.coordinator.handle(request, now_ms)
         if effects.replies or effects.events:
             self._answer()
+        return None
 
     def _answer(self) -> None:
         effects, core = self._effects, self._core
@@ -279,7 +280,6 @@ class GroupService(CoordinatorService):
         """The coordinator leads the partitions of its topic however that came to be."""
         self.coordinator.topics_changed(topic.name)
         if topic.name == OFFSETS_TOPIC:
-            self._now_ms = now_ms
             self.coordinator.use_partitions(len(topic.partitions), now_ms, topic.grown_from)
             self._log.lead(topic, now_ms)
 

@@ -31,31 +31,31 @@ Steps = Generator[None, None, Any]
 class LongWork:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._sliced: deque[tuple[Call, Steps]] = deque()
+        self.sliced: deque[tuple[Call, Steps]] = deque()
         self._encoding = 0
 
     def __bool__(self) -> bool:
         """Whether the next turn can go on with something."""
-        return bool(self._sliced) and self._encoding < MOST_AT_ONCE
+        return bool(self.sliced) and self._encoding < MOST_AT_ONCE
 
     def begin(self, call: Call, steps: Steps, now_ms: int) -> None:
         """Handle the first slice now: for most requests it is the only one."""
         if self._advance(call, steps, first=True):
             call.connection.long_works += 1
-            self._sliced.append((call, steps))
+            self.sliced.append((call, steps))
 
     def step(self, now_ms: int) -> None:
         """A slice of each of the oldest."""
         unfinished: list[tuple[Call, Steps]] = []
-        for _ in range(min(len(self._sliced), MOST_AT_ONCE - self._encoding)):
-            call, steps = self._sliced.popleft()
+        for _ in range(min(len(self.sliced), MOST_AT_ONCE - self._encoding)):
+            call, steps = self.sliced.popleft()
             if call.connection.close_reason is not None and call.entry.name not in CHANGES:
                 steps.close()
             elif self._advance(call, steps, first=False):
                 unfinished.append((call, steps))
                 continue
             call.connection.long_works -= 1
-        self._sliced.extendleft(reversed(unfinished))
+        self.sliced.extendleft(reversed(unfinished))
 
     def _advance(self, call: Call, steps: Steps, first: bool) -> bool:
         """Whether there is more to do."""

@@ -45,7 +45,7 @@ class Maintenance:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._due_ms: dict[str, int] = {}
-        self._next_due_ms: int | None = None
+        self.next_due_ms: int | None = None
         self._running: CompactionJob | None = None
         self._failed: set[Partition] = set()
         """Those that failed since the cleaner last looked: the others come first."""
@@ -55,7 +55,7 @@ class Maintenance:
     def start(self, now_ms: int) -> None:
         for task in _TASKS:
             self._due_ms[task] = now_ms + self._interval_ms(task)
-        self._next_due_ms = min(self._due_ms.values())
+        self.next_due_ms = min(self._due_ms.values())
 
     def _interval_ms(self, task: str) -> int:
         config = self._core.config
@@ -68,17 +68,14 @@ class Maintenance:
         flushing = config["kohort.fsync"] == "interval" or any(self._flushed_logs())
         return FLUSH_CHECK_MS if flushing else FLUSH_CHECK_IDLE_MS
 
-    def next_deadline(self) -> int | None:
-        return self._next_due_ms
-
     def on_time(self, now_ms: int) -> None:
-        if self._next_due_ms is None or self._next_due_ms > now_ms:
+        if self.next_due_ms is None or self.next_due_ms > now_ms:
             return
         for task, due_ms in self._due_ms.items():
             if due_ms <= now_ms:
                 self._due_ms[task] = now_ms + self._interval_ms(task)
                 self._run(task, now_ms)
-        self._next_due_ms = min(self._due_ms.values())
+        self.next_due_ms = min(self._due_ms.values())
 
     def _run(self, task: str, now_ms: int) -> None:
         try:

@@ -82,6 +82,7 @@ class TransactionService(CoordinatorService):
             config["transaction.state.log.load.buffer.size"],
             self._changed,
         )
+        self.next_deadline = self._log.next_deadline
         self._writer = MarkerWriter(core)
 
     def apis(self) -> list[Api]:
@@ -266,7 +267,6 @@ class TransactionService(CoordinatorService):
 
     def topic_created(self, topic: Topic, now_ms: int) -> None:
         if topic.name == TRANSACTIONS_TOPIC:
-            self._now_ms = now_ms
             self.coordinator.use_partitions(len(topic.partitions))
             self._log.lead(topic, now_ms)
 

@@ -63,25 +63,24 @@ def commit(context: Context, request: Request) -> Decision | None:
             )
         context.reply(request, OffsetCommitResponse(topics=_merge(unknown, commit_error_topics(known, error))))
         return None
-    if group is not None and (error := _partitions_error(group, request, known)):
+    if group is not None and group.checks_partitions and (error := _partitions_error(group, request, known)):
         context.refused(group, request, events.CommitRefused, error, generation=message.generation_id_or_member_epoch)
         context.reply(request, OffsetCommitResponse(topics=_merge(unknown, commit_error_topics(known, error))))
         return None
     records, changes, refused = _commit_records(context, message, known)
     if unknown or refused:
-        context.reply(request, OffsetCommitResponse(topics=_merge(unknown, _commit_topics(known, refused))))
+        response: Any = OffsetCommitResponse(topics=_merge(unknown, _commit_topics(known, refused)))
     else:
-        context.reply(request, _accepted(known))
+        response = _accepted(known)
     if len(records) > context.safe_commits and size_of(records) > context.max_append_bytes:
-        context.answers[-1] = (request, failed_commit(context.answers[-1][1], append_error(TOO_LARGE)))
+        context.reply(request, failed_commit(response, append_error(TOO_LARGE)))
         return None
+    context.answers.append((request, response))
     return Decision(records, changes) if changes else None
 
 
 def _partitions_error(group: Group, request: Request, known: list[_Known]) -> ErrorCode:
     """As in Kafka one partition that may not be committed refuses them all."""
-    if not group.checks_partitions:
-        return NONE
     member_id, epoch = request.message.member_id, request.message.generation_id_or_member_epoch
     for _, topic_id, partitions in known:
         for p in partitions:

@@ -150,10 +150,9 @@ class ShardGroups(Context):
     # ---- changes
 
     def apply(self, changes: Sequence[Change | TransactionalCommit | TransactionEnd], offset: int) -> None:
-        apply_offset = self._apply_offset
         for change in changes:
-            if isinstance(change, OffsetCommit):
-                apply_offset(change, offset)
+            if type(change) is OffsetCommit:
+                self._apply_offset(change, offset)
             elif isinstance(change, TransactionalCommit):
                 self._apply_transactional(change.commit, offset, change.producer_id)
             elif isinstance(change, TransactionEnd):

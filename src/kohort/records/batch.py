@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from kohort.records.checksum import crc32c
 from kohort.records.compression import DEFAULT_MAX_SIZE, Buffer, Compression, compress, decompress
 from kohort.records.errors import BatchTooLarge, CorruptBatch, InvalidBatch, RecordsError, UnsupportedMagic
-from kohort.records.varint import NULL, encode_varint, read_varint, read_varlong
+from kohort.records.varint import NULL, SMALL, encode_varint, read_varint, read_varlong
 
 __all__ = [
     "CREATE_TIME",
@@ -68,6 +68,8 @@ _LENGTH = Struct(">i")
 _OFFSET = Struct(">q")
 _ATTRIBUTES = Struct(">h")
 _CRC = Struct(">I")
+_tuple = tuple.__new__
+_SMALL_COUNT = len(SMALL)
 
 
 class Record(NamedTuple):
@@ -145,7 +147,7 @@ class BatchHeader(NamedTuple):
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """The header at `pos`. Only what makes the rest readable is checked: length, magic and offset range."""
     try:
-        header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+        header = _tuple(BatchHeader, _HEADER.unpack_from(buf, pos))  # `_make` without its call: for every batch
     except struct_error:
         _check_prefix(buf, pos)
         raise CorruptBatch(f"a batch header needs {HEADER_SIZE} bytes, {max(len(buf) - pos, 0)} are left") from None
@@ -373,10 +375,15 @@ def build_key_values(
     With a producer's id and epoch it is part of its transaction, with `control` the end of it."""
     parts: list[bytes] = []
     for delta, (key, value) in enumerate(pairs):
-        offset, key_size = encode_varint(delta), encode_varint(len(key))
-        value_size = NULL if value is None else encode_varint(len(value))
-        value = value or b""
-        size = 3 + len(offset) + len(key_size) + len(key) + len(value_size) + len(value)
+        offset = SMALL[delta] if delta < _SMALL_COUNT else encode_varint(delta)
+        key_len = len(key)
+        key_size = SMALL[key_len] if key_len < _SMALL_COUNT else encode_varint(key_len)
+        if value is None:
+            value_size, value, value_len = NULL, b"", 0
+        else:
+            value_len = len(value)
+            value_size = SMALL[value_len] if value_len < _SMALL_COUNT else encode_varint(value_len)
+        size = 3 + len(offset) + len(key_size) + key_len + len(value_size) + value_len
         parts += (encode_varint(size), b"\x00\x00", offset, key_size, key, value_size, value, b"\x00")
     body: Buffer = b"".join(parts)
     if compression != Compression.NONE:

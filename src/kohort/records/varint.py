@@ -8,8 +8,8 @@ def _encode(value: int) -> bytes:
     return uvarint_bytes((value << 1) ^ (value >> 63))
 
 
-# One and two bytes, made without the loop: this runs at every start of a process.
-_SMALL = [bytes((raw,)) for raw in range(0, 128, 2)] + [
+# Of 0 and up, in one and two bytes; made without the loop: this runs at every start of a process.
+SMALL = [bytes((raw,)) for raw in range(0, 128, 2)] + [
     bytes((raw & 127 | 128, raw >> 7)) for raw in range(128, 16384, 2)
 ]
 NULL = _encode(-1)
@@ -18,7 +18,7 @@ NULL = _encode(-1)
 def encode_varint(value: int) -> bytes:
     """`value` must fit in a signed 64-bit integer."""
     if 0 <= value < 8192:
-        return _SMALL[value]
+        return SMALL[value]
     return _encode(value)
 
 
