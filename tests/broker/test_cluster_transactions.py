@@ -11,12 +11,16 @@ import pytest
 import kohort
 from kohort.broker.peers import Peers
 from kohort.client import KafkaError, ProducerFencedError, TopicPartition
+from kohort.cluster import loading
+from kohort.cluster.snapshots import Damaged
 from kohort.coordinator.records import partition_for
+from kohort.coordinator.shard import Life
 from kohort.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from kohort.protocol import messages
 from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.frames import FrameSplitter, decode_response, encode_request
+from kohort.protocol.uuids import to_base64
 from transactional import TxnProducer
 
 LIMIT_S = 60
@@ -371,3 +375,60 @@ def test_every_input_is_in_the_output_once_though_brokers_die(cluster):
         for copier in copiers:
             copier.join(LIMIT_S)
     assert read(cluster, "out") == [f"{n:03}" for n in range(count)]
+
+
+# ---- damage
+
+
+def test_a_partition_that_is_damaged_in_the_store_is_not_served_and_the_others_are(cluster, monkeypatch):
+    """Of a broker that dies: of its partitions one cannot be taken over until the store is mended."""
+    begun(cluster, 2)
+    dead = txn_coordinator(cluster)
+    ids = [f"id-{n}" for n in range(100)]
+    beside = [name for name in ids if txn_partition(name) != txn_partition()][:8]
+    was = begun(cluster, 2, transactional_id=next(name for name in ids if txn_partition(name) == txn_partition()))
+    mended, damaged_place = threading.Event(), _place(cluster)
+    load = loading.load
+
+    def read_or_not(engine, wanted, nonce):
+        if not mended.is_set() and damaged_place in {(one.topic_id, one.partition) for one in wanted}:
+            raise Damaged("manifest is damaged: restore it from a copy of the store")
+        return load(engine, wanted, nonce)
+
+    monkeypatch.setattr(loading, "load", read_or_not)
+    cluster.kill(dead)
+    until(lambda: any(shard.life is Life.FAILED for _, shard in _shards(cluster)))
+    ((heir, shard),) = _shards(cluster)
+    assert "restore it" in shard.failure
+    for name in beside:
+        begun(cluster, 2, transactional_id=name)
+    request = messages.InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+    assert call(heir, request, 5).error_code == ErrorCode.NOT_COORDINATOR
+    mended.set()
+    again = begun(cluster, 2, transactional_id=was.transactional_id)
+    assert (again.id, again.epoch) == (was.id, was.epoch + 1)
+
+
+def until(done):
+    deadline = time.monotonic() + LIMIT_S
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _place(cluster):
+    topic = cluster._awake()[0]._call(lambda running: running.core.topics.by_name[TRANSACTIONS_TOPIC])
+    return to_base64(topic.topic_id), txn_partition()
+
+
+def _shards(cluster):
+    """Of the damaged partition, at whoever is to serve it."""
+    return [
+        (broker, shards[txn_partition()])
+        for broker in cluster._awake()
+        if txn_partition() in (shards := broker._call(lambda running: _transactions(running).runtime.shards))
+    ]
+
+
+def _transactions(running):
+    return running.core.service("transactions").coordinator

@@ -5,6 +5,8 @@ import errno
 import pytest
 
 from kohort.broker.groups import GroupService
+from kohort.coordinator.records import partition_for
+from kohort.coordinator.shard import Life
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from transactional import TxnProducer, describe, fetch_offset, make_world, read, state_of
@@ -419,6 +421,48 @@ def test_an_id_stays_where_it_is_when_the_topic_grows(world):
         assert producer.end() is NONE
     again = make_world(world.store)
     assert [describe(again, p.transactional_id).producer_epoch for p in producers] == [1] * 10
+
+
+def transaction_log(world, partition):
+    return world.core.topics.by_name["__transaction_state"].partitions[partition].log
+
+
+def ids_in(partition, *, not_in=None):
+    """Names that belong to a partition of two; of five, not to that other one."""
+    names = (f"tx-{i}" for i in range(100))
+    return [name for name in names if partition_for(name, 2) == partition and partition_for(name, 5) != not_in]
+
+
+def test_a_damaged_partition_is_not_served_and_the_others_are(world, caplog):
+    lost, kept = ids_in(1), ids_in(0)
+    for name in (*lost[:3], *kept[:3]):
+        begun(world, transactional_id=name)
+    transaction_log(world, 1).damage(1, 17)
+    again = make_world(world.store)
+    coordinator = again.core.service("transactions").coordinator
+    shards = coordinator.runtime.shards
+    assert [shards[0].life, shards[1].life] == [Life.ACTIVE, Life.FAILED]
+    assert shards[1].failure.startswith("at offset 1:")
+    assert len([r for r in caplog.records if "cannot be read whole" in r.getMessage()]) == 1
+    assert {TxnProducer(again, name).init() for name in (*lost[:3], lost[9])} == {ErrorCode.NOT_COORDINATOR}
+    assert {TxnProducer(again, name).init() for name in (*kept[:3], kept[9])} == {NONE}
+    again.advance(700_000)
+    listed = again.connect().call(messages.ListTransactionsRequest(), 2)
+    assert listed.error_code == NONE
+    assert {row.transactional_id for row in listed.transaction_states} == {*kept[:3], kept[9]}
+
+
+def test_an_id_whose_partition_cannot_be_read_does_not_begin_anew_when_the_topic_has_grown(world):
+    lost, kept = ids_in(1, not_in=1), ids_in(0, not_in=1)
+    producer = begun(world, transactional_id=lost[0])
+    transaction_log(world, 1).damage(0, 17)
+    world.core.topics.grow(world.core.topics.by_name["__transaction_state"], 5)
+    again = make_world(world.store)
+    assert TxnProducer(again, lost[0]).init() is ErrorCode.NOT_COORDINATOR
+    assert TxnProducer(again, kept[0]).init() is NONE
+    transaction_log(again, 1).damage(0, 17)  # mended
+    healed = TxnProducer(make_world(world.store), lost[0])
+    assert healed.init() is NONE and (healed.id, healed.epoch) == (producer.id, 1)
 
 
 # ---- tools

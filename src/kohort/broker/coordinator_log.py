@@ -49,6 +49,7 @@ class CoordinatorLog(Generic[S]):
         self._partitions: dict[int, Partition] = {}
         self._not_ready: list[Shard[S]] = []  # led, but their log is still on its way from the store
         self._now_ms = 0
+        self._unread: set[int] = set()  # partitions whose log did not come from the store: damaged there
 
     # ---- which partitions
 
@@ -57,9 +58,14 @@ class CoordinatorLog(Generic[S]):
         self._now_ms = now_ms
         for partition in topic.partitions:
             index, shard = partition.index, self._runtime.shards.get(partition.index)
+            if index in self._unread and partition.leads:  # mended
+                self._runtime.resign(index, now_ms)
+                shard = None
             if self._core.leader_of(partition) != self._core.node_id:
+                self._unread.discard(index)
                 self._runtime.resign(index, now_ms)
             elif shard is None or shard.epoch != partition.leader_epoch or self._partitions.get(index) is not partition:
+                self._unread.discard(index)
                 self._partitions[index] = partition
                 self._runtime.lead(index, partition.leader_epoch, now_ms)
         self.begin_loads(now_ms)
@@ -68,6 +74,7 @@ class CoordinatorLog(Generic[S]):
     def resign(self, now_ms: int) -> None:
         """All of them."""
         self._partitions.clear()
+        self._unread.clear()
         for index in list(self._runtime.shards):
             self._runtime.resign(index, now_ms)
         self._changed(None, now_ms)
@@ -85,6 +92,10 @@ class CoordinatorLog(Generic[S]):
                 partition = self._partitions[shard.partition]
                 if partition.leads:
                     self._loader.start(shard, partition, now_ms)
+                elif partition.damage:
+                    self._unread.add(shard.partition)
+                    self._runtime.load_failed(shard, shard.incarnation, partition.damage)
+                    logger.error("%s is not served: %s", partition, partition.damage)
                 else:
                     self._not_ready.append(shard)
 

@@ -86,6 +86,8 @@ class Leading:
             given_up = place in self._given_up or place in self._draining
             is_there = is_own and not given_up if row.leader == membership.node_id else True
             leader = row.leader if is_there else NO_LEADER
+            if not is_own:
+                partition.damage = ""
             if partition.leader_id != leader or partition.leader_epoch != row.epoch:
                 partition.leader_id, partition.leader_epoch = leader, row.epoch
                 news[partition.topic] = None
@@ -185,14 +187,34 @@ class Leading:
         if journal is not self._membership.journal:
             return
         if error is not None:
-            level = logging.ERROR if isinstance(error, Damaged) else logging.WARNING
-            logger.log(level, "%d partitions cannot be taken over yet: %s", len(wanted), error)
-            for one in wanted:
-                if self._loading.get((one.topic_id, one.partition)) == one.epoch:
-                    del self._loading[one.topic_id, one.partition]
-            self._look_again_ms = now_ms + LOAD_AGAIN_MS
+            current = [one for one in wanted if self._loading.get((one.topic_id, one.partition)) == one.epoch]
+            self._not_loaded(current, error, now_ms)
             return
         self._loaded(journal, [row[0] for row in found], [row[1] for row in found], now_ms)
+
+    def _not_loaded(self, wanted: list[loading.Wanted], error: Exception, now_ms: int) -> None:
+        """Again later; where something is damaged, what is whole comes alone, at once."""
+        damaged = isinstance(error, Damaged)
+        if damaged and len(wanted) > 1:
+            for one in wanted:
+                self._load([one], now_ms)
+            return
+        logger.log(
+            logging.ERROR if damaged else logging.WARNING,
+            "%d partitions cannot be taken over yet: %s", len(wanted), error,
+        )  # fmt: skip
+        for one in wanted:
+            del self._loading[one.topic_id, one.partition]
+            if damaged:
+                self._damaged(one, str(error), now_ms)
+        self._look_again_ms = now_ms + LOAD_AGAIN_MS
+
+    def _damaged(self, wanted: loading.Wanted, reason: str, now_ms: int) -> None:
+        """Whoever waits for it is told; it is asked for again, since the store may be mended."""
+        partition = self._partition((wanted.topic_id, wanted.partition))
+        if partition is not None and not partition.leads and partition.damage != reason:
+            partition.damage = reason
+            self._core.leaders_changed(partition.topic, now_ms)
 
     def _loaded(
         self, journal: JournalWriter, found: list[loading.Loaded], logs: list[JournalLog | None] | None, now_ms: int
@@ -212,7 +234,7 @@ class Leading:
             self._store.put(log)
             partition.log = log
             partition.leader_epoch = wanted.epoch
-            partition.leads = True
+            partition.leads, partition.damage = True, ""
             log.lead(journal)
             news[partition.topic] = None
         for topic in news:

@@ -48,8 +48,8 @@ class Partition:
     """One partition and whoever waits for news of it."""
 
     __slots__ = (
-        "bytes_in", "bytes_out", "deleted", "index", "leader_epoch", "leader_id", "leads", "log", "messages_in",
-        "topic", "waiters",
+        "bytes_in", "bytes_out", "damage", "deleted", "index", "leader_epoch", "leader_id", "leads", "log",
+        "messages_in", "topic", "waiters",
     )  # fmt: skip
 
     def __init__(self, topic: Topic, index: int, log: Log, leader_epoch: int) -> None:
@@ -59,6 +59,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.leads = True  # whether this broker serves it
         self.leader_id: int | None = None  # in a cluster: which broker leads it, -1 for none
+        self.damage = ""  # in a cluster: why it is to be led here, and cannot be
         self.waiters: dict[Waiter, None] = {}
         self.deleted = False
         self.messages_in = self.bytes_in = self.bytes_out = 0  # since the start, for the metrics

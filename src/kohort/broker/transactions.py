@@ -267,7 +267,7 @@ class TransactionService(CoordinatorService):
 
     def topic_created(self, topic: Topic, now_ms: int) -> None:
         if topic.name == TRANSACTIONS_TOPIC:
-            self.coordinator.use_partitions(len(topic.partitions))
+            self.coordinator.use_partitions(len(topic.partitions), topic.grown_from)
             self._log.lead(topic, now_ms)
 
     def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None:

@@ -9,7 +9,7 @@ One owner, no locks, no clock, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kohort.coordinator.effects import Decision, Request
@@ -62,6 +62,7 @@ class TransactionCoordinator:
         self.rollbacks: list[Rollback] = []
         self.is_active = False
         self._scattered = True  # whether an id may be elsewhere than where its name belongs
+        self._counts_before: list[int] = []  # of partitions, before the topic grew: ids may be where those say
         self.runtime.shards_changed = self._shards_changed
 
     def _new_state(self, partition: int, timers: TimerQueue, previous: ShardTransactions | None) -> ShardTransactions:
@@ -110,8 +111,14 @@ class TransactionCoordinator:
 
     # ---- where to
 
-    def use_partitions(self, count: int) -> None:
-        """How many the topic has now. An id that is known stays where it is, a new one goes where its name belongs."""
+    def use_partitions(self, count: int, grown_from: Sequence[int] = ()) -> None:
+        """How many the topic has now, and had before. An id that is known stays where it is, a new one goes where its
+        name belongs."""
+        if not self.runtime.shards:
+            self._counts_before.clear()
+        elif count != self.config.transaction_state_log_num_partitions:
+            self._counts_before.append(self.config.transaction_state_log_num_partitions)
+        self._counts_before += [had for had in grown_from if had not in self._counts_before]
         self.config.transaction_state_log_num_partitions = count
         self._shards_changed()
 
@@ -134,16 +141,20 @@ class TransactionCoordinator:
         return shard
 
     def _wherever(self, transactional_id: str, home: TransactionShard) -> TransactionShard | ErrorCode:
-        """In a topic that has grown an id may be where it belonged before; until all is read nobody can tell."""
+        """In a topic that has grown an id may be where it belonged before. Until all is read nobody can tell, and where
+        nothing can be read an id that seems new would begin without its fence."""
         shards = self.runtime.shards.values()
         if any(shard.life is Life.LOADING for shard in shards):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        self._scattered = any(
+        failed = {shard.partition for shard in shards if shard.life is Life.FAILED} if self._counts_before else set()
+        self._scattered = bool(failed) or any(
             self.partition_for(name) != shard.partition for shard in shards for name in shard.state.transactions
         )
         for shard in shards:
             if shard.life is ACTIVE and transactional_id in shard.state.transactions:
                 return shard
+        if any(partition_for(transactional_id, count) in failed for count in self._counts_before):
+            return UNAVAILABLE[Life.FAILED]
         return home
 
     # ---- to look at
