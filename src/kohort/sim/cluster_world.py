@@ -18,9 +18,10 @@ from kohort.sim.cluster_nemesis import ClusterNemesis
 from kohort.sim.cluster_node import SimNode
 from kohort.sim.journal import Journal
 from kohort.sim.nemesis import Nemesis
+from kohort.sim.options import OFFSETS_PARTITIONS
 from kohort.sim.producer import SimProducer
 from kohort.sim.trace import CheckFailed
-from kohort.sim.world import OFFSETS_PARTITIONS, World
+from kohort.sim.world import World
 from kohort.storage.log import Log
 from kohort.storage.store import MemoryStore as NoLogs
 

@@ -8,6 +8,8 @@ from typing import Any
 
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky,range", "range,roundrobin")
 
+OFFSETS_PARTITIONS = 3  # at first
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -18,7 +18,7 @@ from kohort.sim.loner import SimLoner
 from kohort.sim.member import SimMember
 from kohort.sim.nemesis import Nemesis
 from kohort.sim.network import BROKER, Network
-from kohort.sim.options import Options
+from kohort.sim.options import OFFSETS_PARTITIONS, Options
 from kohort.sim.producer import SimProducer
 from kohort.sim.scheduler import Scheduler
 from kohort.sim.trace import Checker, CheckFailed, CommitAttempt, Trace
@@ -26,7 +26,6 @@ from kohort.sim.transactor import Transactor
 
 START_MS = 1_700_000_000_000
 SETTLE_MS = 240_000
-OFFSETS_PARTITIONS = 3
 TRANSACTIONS_PARTITIONS = 2
 
 

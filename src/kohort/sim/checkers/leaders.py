@@ -17,8 +17,8 @@ from kohort.protocol.messages import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
+from kohort.sim.options import OFFSETS_PARTITIONS
 from kohort.sim.trace import Checker
-from kohort.sim.world import OFFSETS_PARTITIONS
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
