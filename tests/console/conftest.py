@@ -14,7 +14,7 @@ from kohort.client.admin_types import NewTopic
 PATIENCE_S = 60
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker() -> Iterator[kohort.Broker]:
     config = {
         "group.initial.rebalance.delay.ms": "0",
@@ -26,14 +26,14 @@ def broker() -> Iterator[kohort.Broker]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def admin(broker: kohort.Broker) -> Iterator[kohort.Admin]:
     with kohort.Admin(bootstrap_servers=broker.bootstrap_servers) as made:
         made.create_topics([NewTopic("orders", 4)])
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def live(broker: kohort.Broker, admin: kohort.Admin) -> Iterator[Any]:
     from console_running import Running
     from kohort.cli.console_changes import ClusterChanges

@@ -1,14 +1,20 @@
 """The console over a live broker: its answers equal the broker's events, and it hears of news by itself."""
 
+import asyncio
 import http.client
 import json
+from types import SimpleNamespace
 
 import kohort
 from console_running import MARKUP, PATIENCE_S, Running, until
 from kohort.cli.group_log import read_events
 from kohort.cli.target import Target
+from kohort.client.admin_types import MemberDescription
+from kohort.client.types import TopicPartition
 from kohort.console.live import LiveSource
 from kohort.coordinator import events
+from kohort.coordinator.causes import Who
+from kohort.insight.generations import GenerationMember, StoredGeneration
 
 
 def settled(console, group, count):
@@ -209,3 +215,26 @@ def test_a_group_of_the_consumer_protocol_has_current_and_target(live, members):
     assert sum(end < 0 for end in view["targets"]["end"]) == 2
     texts = [view["texts"][i] for i in view["bands"]["text"]]
     assert "two (127.0.0.1) joined" in texts[-1] and set(view["bands"]["standstill"]) == {0}
+
+
+def test_what_a_group_is_asked_for_does_not_overwrite_what_its_records_told_meanwhile():
+    source = LiveSource(settings={"bootstrap.servers": "nowhere:1"})
+    who = Who("m-1", None, "one", "/127.0.0.1")
+
+    class Late:
+        """Its answer is of the time before the record."""
+
+        async def describe_groups(self, groups):
+            member = MemberDescription("m-1", None, "one", "/127.0.0.1", ("t",), frozenset({TopicPartition("t", 0)}))
+            return {groups[0]: SimpleNamespace(assignor="range", members=[member])}
+
+        async def group_offsets(self, group):
+            return {}
+
+    past = source.ledger.group("g")
+    asyncio.run(source._sample(Late(), "g"))
+    assert past.lanes.held_now() == {"m-1": (("t", 0),)}, "nothing was told"
+    held = GenerationMember(who, 6_000, 6_000, ("t",), frozenset({("t", 0), ("t", 1)}))
+    past.generation(StoredGeneration(source.now_ms(), 2, "range", "m-1", (held,)))
+    asyncio.run(source._sample(Late(), "g"))
+    assert past.lanes.held_now() == {"m-1": (("t", 0), ("t", 1))}

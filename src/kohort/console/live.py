@@ -153,8 +153,9 @@ class LiveSource(Source):
         now_ms = self.now_ms()
         past = self.ledger.group(group_id)
         past.protocol = described.assignor or past.protocol
-        held = {_who(m): [(tp.topic, tp.partition) for tp in m.assignment] for m in described.members}
-        past.lanes.assign(now_ms, held)
+        if not past.is_told or "offsets" in self.notices:  # an answer is older than a record that came meanwhile
+            held = {_who(m): [(tp.topic, tp.partition) for tp in m.assignment] for m in described.members}
+            past.lanes.assign(now_ms, held)
         for tp, place in committed.items():
             known = past.commits.get((tp.topic, tp.partition))
             if place is not None and place.offset >= 0 and (not known or known[-1].offset != place.offset):

@@ -120,6 +120,11 @@ class GroupPast:
     def exact(self) -> bool:
         return self._events is not None
 
+    @property
+    def is_told(self) -> bool:
+        """Its own records say who holds what."""
+        return bool(self.generation_at) or self._modern is not None
+
     def history(self) -> History:
         """From events; of the time before the first of them, from generations and from the records of epochs."""
         classic = self._classic_history()
