@@ -212,8 +212,8 @@ def test_the_coordinator_is_killed_between_the_end_and_its_markers(cluster, tv, 
     values = write_everywhere(producer, "a")
     held = hold_markers(cluster, monkeypatch)
     assert until_done(producer.end, commit=commit) is NONE
-    cluster.kill(txn_coordinator(cluster))
     assert read(cluster) != values
+    cluster.kill(txn_coordinator(cluster))
     held["on"] = False
     until_read(cluster, values if commit else [])
     assert until_done(producer.init) is NONE

@@ -5,6 +5,7 @@ The codes are the same but for those in DIFFERENT, which docs/differences.md lis
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -46,8 +47,14 @@ def both(apache_kafka: ApacheKafka) -> Iterator[tuple[WireClient, WireClient]]:
 
 
 def code(client: WireClient, batch: bytes) -> ErrorCode:
-    answer = client.call(produce_request("unreadable", batch), 9)
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+    """A topic that was just created is not there at once."""
+    for _ in range(200):
+        answer = client.call(produce_request("unreadable", batch), 9)
+        found = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        if found is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("the topic did not come")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,6 +6,7 @@ that. What is asked here is answered by `TransactionService.enlist`, here or one
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from kohort.coordinator.transactions.asks import Enlist, Enlisted
@@ -15,6 +16,7 @@ from kohort.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from kohort.broker.appends import Append
     from kohort.broker.core import Core
+    from kohort.broker.topics import Partition
 
 # The producer's transaction is fine, only its coordinator cannot be asked now: Kafka's code for "the same again".
 _TRY_AGAIN = frozenset(
@@ -34,6 +36,42 @@ def supported_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return error
+
+
+class Turns:
+    """Batches of a producer for a partition are appended in the order in which they came: one that need not be asked
+    about, or is answered sooner, waits for those before it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._waiting: dict[tuple[Partition, int], deque[Append]] = {}
+        self._may_go: set[Append] = set()
+
+    def wait(self, append: Append) -> None:
+        self._waiting.setdefault(_turn_of(append), deque()).append(append)
+
+    def is_before(self, append: Append) -> bool:
+        """Whether another one is waiting."""
+        return _turn_of(append) in self._waiting
+
+    def go(self, append: Append, now_ms: int) -> None:
+        """It may be appended, or has failed: it goes when it is its turn."""
+        self._may_go.add(append)
+        key = _turn_of(append)
+        queue = self._waiting[key]
+        while queue and queue[0] in self._may_go:
+            first = queue.popleft()
+            self._may_go.discard(first)
+            if first.error:
+                first.owner.appended(first, now_ms)
+            else:
+                self._core.append(first)
+        if not queue:
+            del self._waiting[key]
+
+
+def _turn_of(append: Append) -> tuple[Partition, int]:
+    return append.partition, append.header.producer_id
 
 
 class ProduceAdmission:
@@ -60,16 +98,22 @@ class ProduceAdmission:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if error or transactional_id is None:
             for append in appends:
-                _refuse(append, error, now_ms)
+                append.fail(error)
+                append.owner.appended(append, now_ms)
             return
+        turns = self._core.turns
         for append in appends:
             header, known = append.header, append.partition.log.producers
             admission = known.admission(header.producer_id, header.producer_epoch, self._is_tv2)
-            if admission is None:
-                self._core.append(append)
-            else:
+            if admission is not None:
                 append.origin = admission
                 self._asked.append(append)
+                turns.wait(append)
+            elif turns.is_before(append):
+                turns.wait(append)
+                turns.go(append, now_ms)
+            else:
+                self._core.append(append)
         if self._asked:
             self._ask(transactional_id, *producers.pop(), now_ms)
 
@@ -84,13 +128,7 @@ class ProduceAdmission:
             error = errors[append.partition.topic.name, append.partition.index]
             error = supported_error(error, knows_abortable=self._version >= self.ABORTABLE_SINCE)
             if error in _TRY_AGAIN or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._is_tv2):
-                _refuse(append, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms, f"the transaction cannot be asked: {error.name}")
+                append.fail(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be asked: {error.name}")
             elif error:
-                _refuse(append, error, now_ms)
-            else:
-                self._core.append(append)
-
-
-def _refuse(append: Append, error: ErrorCode, now_ms: int, message: str | None = None) -> None:
-    append.fail(error, message)
-    append.owner.appended(append, now_ms)
+                append.fail(error)
+            self._core.turns.go(append, now_ms)

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.broker import find_coordinator
 from kohort.broker.access import Access
+from kohort.broker.admission import Turns
 from kohort.broker.apis import TABLE, api_versions
 from kohort.broker.appends import Append, Appends
 from kohort.broker.bearer import Tokens
@@ -132,6 +133,7 @@ class Core:
         self.quotas = Quotas(store)
         self.appends = Appends(wake)
         self.checking = Checking(self)
+        self.turns = Turns(self)
         self.long_work = LongWork(self)
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessions(
@@ -389,8 +391,6 @@ class Core:
         """Whether there is work left for the next turn: it should come at once."""
         return bool(self.long_work)
 
-    # Brokers and leaders.
-
     def brokers(self) -> list[Endpoint]:
         """Those that serve clients now."""
         if self.membership is None:
@@ -411,8 +411,7 @@ class Core:
         return partition.leader_id if self._has_its_place(partition.leader_id) else -1
 
     def _has_its_place(self, node_id: int) -> bool:
-        """A broker that was cut off from the cluster knows of itself alone that it leads nothing any more. Clients that
-        it would tell the opposite came back for ever."""
+        """Not so this broker, where it was cut off from the others: clients that it told more came back for ever."""
         return node_id != self.node_id or self.membership is None or self.membership.has_its_place
 
     def endpoint(self, node_id: int) -> Endpoint | None:
