@@ -12,7 +12,7 @@ help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
 	@echo "make test         the tests (under ten minutes on two cores)"
 	@echo "make browser      the console's page in a real Chromium (apt-get install chromium)"
-	@echo "make conformance  compare with a real Apache Kafka (needs a JDK 17+ and Maven)"
+	@echo "make conformance  compare with a real Apache Kafka, and tests that take long (needs a JDK 17+ and Maven)"
 	@echo "make sim          thousands of simulated clusters, each with its own faults"
 	@echo "make soak         ten minutes of real clients and real crashes"
 	@echo "make soak-spark   two Spark applications and a consumer in one group, killed, paused, reset; every offset audited"
@@ -74,7 +74,7 @@ $(VENV)/.release: $(READY)
 	@touch $@
 
 conformance: $(READY)
-	$(BIN)/python -m pytest -m conformance tests/conformance --timeout 1200
+	$(BIN)/python -m pytest -m conformance --timeout 1200
 
 sim: $(READY)
 	$(BIN)/kohort sim --seeds 10000

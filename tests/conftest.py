@@ -1,9 +1,11 @@
 """What must not depend on where the tests run: Hypothesis' time limit per example, whether Ctrl-C and Ctrl-\\ are
 heard. And what tests of several packages need."""
 
+import logging
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((number for number, start in enumerate(LONG) if path.startswith(start)), len(LONG))
 
     items.sort(key=rank)
+
+
+@pytest.fixture(autouse=True)
+def logging_is_on() -> Iterator[None]:
+    """Commands that say everything themselves switch it off for their process, which here is that of all tests."""
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -92,6 +92,7 @@ def test_without_spark_it_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.timeout(420)
+@pytest.mark.conformance
 def test_the_whole_demo_with_two_spark_applications(tmp_path):
     pytest.importorskip("pyspark")
     process = demo(tmp_path, "--plain", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

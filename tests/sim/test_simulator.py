@@ -76,6 +76,7 @@ def test_each_deliberate_bug_is_caught(mutation):
     assert "positional argument" not in caught.failure, f"the bug does not fit the code any more: {caught.failure}"
 
 
+@pytest.mark.conformance
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("checker", checkers.ALL, ids=lambda checker: checker.__name__)
 def test_each_checker_catches_something_by_itself(checker):
