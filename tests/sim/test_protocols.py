@@ -12,23 +12,12 @@ from kohort.coordinator.modern.group import ModernGroup
 from kohort.protocol.errors import ErrorCode
 from kohort.sim.checkers import ANY_PROTOCOL, Fenced
 from kohort.sim.member import SimMember
-from kohort.sim.options import Options, protocols_of
+from kohort.sim.options import WITHOUT_ADMINISTRATION, Options, protocols_of
 from kohort.sim.runner import checkers_for, run_seed
 from kohort.sim.trace import CheckFailed
 from kohort.sim.world import World
 
-QUIET = {
-    "minutes": 1.5,
-    "loners": 0,
-    "spare_topics": 0,
-    "damage_every_ms": 0,
-    "grow_offsets_topic_every_ms": 0,
-    "duplicate_every_ms": 0,
-    "delete_groups_every_ms": 0,
-    "delete_offsets_every_ms": 0,
-    "recreate_topic_every_ms": 0,
-}
-"""What the checkers of any protocol say nothing about."""
+QUIET = {"minutes": 1.5, **WITHOUT_ADMINISTRATION}
 EITHER = {"assignors": ("cooperative-sticky",), "protocols": ("either",)}
 
 

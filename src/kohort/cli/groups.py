@@ -10,7 +10,7 @@ import typer
 
 from kohort.cli import names
 from kohort.cli.failures import Failed, WrongInput
-from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
+from kohort.cli.output import JsonOption, Yes, plural, print_json, print_reports, print_table, printable
 from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected
 
@@ -32,7 +32,6 @@ STATES = (
     "NotReady",
 )
 TYPES = ("classic", "consumer", "share", "streams")
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @command(app, "list")
@@ -100,10 +99,7 @@ def describe(
     if json:
         print_json([report.to_dict() for report in reports])
         return
-    for number, report in enumerate(reports):
-        if number:
-            print()
-        describing.print_report(report, parts)
+    print_reports(reports, lambda report: describing.print_report(report, parts))
 
 
 def _wanted(admin: Any, groups: list[str] | None, all_groups: bool, match: str | None) -> list[str]:

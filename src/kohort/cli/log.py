@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kohort.cli.failures import Failed
-from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
+from kohort.cli.output import JsonOption, Yes, plural, print_json, print_table, printable
 from kohort.cli.serve_options import DEFAULT_DATA_DIR
 from kohort.cli.style import command, new_app
 
@@ -22,7 +22,6 @@ Directory = Annotated[
     str, typer.Argument(metavar="DIR", help=f"The data directory; ./{DEFAULT_DATA_DIR} unless given.")
 ]
 OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 COLUMNS = ("partition", "offset", "goes on at", "file position", "bytes", "records", "reason")
 
 

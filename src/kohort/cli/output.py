@@ -6,7 +6,7 @@ import json
 import re
 import select
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ from kohort.insight.wording import plural as plural
 from kohort.insight.wording import printable as printable
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+ ?[%x]?")
 
 
@@ -34,6 +35,14 @@ def reader_is_gone() -> bool:
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_reports(reports: Sequence[Any], print_one: Callable[[Any], None]) -> None:
+    """One after another, an empty line between them."""
+    for number, report in enumerate(reports):
+        if number:
+            print()
+        print_one(report)
 
 
 def print_json_line(value: Any) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from kohort.cli import names, properties
 from kohort.cli.failures import Failed, WrongInput
-from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
+from kohort.cli.output import JsonOption, Yes, plural, print_json, print_reports, print_table, printable
 from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected, connected_without_config
 
@@ -21,7 +21,6 @@ app = new_app("List, create, describe, delete and alter topics.", no_args_is_hel
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=names.topics)]
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=names.topics)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @command(app, "list")
@@ -100,10 +99,7 @@ def describe(
     if json:
         print_json(reports)
         return
-    for number, report in enumerate(reports):
-        if number:
-            print()
-        _print_report(report)
+    print_reports(reports, _print_report)
 
 
 def _report(admin: Any, name: str) -> dict[str, Any]:

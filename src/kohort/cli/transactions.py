@@ -10,7 +10,7 @@ import typer
 
 from kohort.cli import names
 from kohort.cli.failures import Failed, WrongInput
-from kohort.cli.output import JsonOption, plural, print_json, print_table, printable
+from kohort.cli.output import JsonOption, Yes, plural, print_json, print_reports, print_table, printable
 from kohort.cli.style import command, new_app
 from kohort.cli.target import Target, connected
 from kohort.cli.times import clock_time, human_ms, parse_duration_ms
@@ -26,7 +26,6 @@ Ids = Annotated[
     list[str],
     typer.Argument(metavar="ID", help="Transactional ids.", autocompletion=names.transactional_ids),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @command(app, "list")
@@ -137,10 +136,7 @@ def describe(target: Target, transactional_ids: Ids, json: JsonOption = False) -
     if json:
         print_json(reports)
         return
-    for number, report in enumerate(reports):
-        if number:
-            print()
-        _print_report(report)
+    print_reports(reports, _print_report)
 
 
 def _existing(admin: Admin, transactional_ids: list[str]) -> dict[str, TransactionDescription]:

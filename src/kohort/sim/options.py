@@ -136,7 +136,7 @@ _FAULT = ("_every_ms", "retention_ms")
 _USE = ("produce_every_ms", "commit_every_ms", "transact_every_ms")
 
 _MIXED = (("consumer",), ("classic", "consumer"), ("either",))
-_WITHOUT_ADMINISTRATION = {
+WITHOUT_ADMINISTRATION = {
     "loners": 0,
     "spare_topics": 0,
     "damage_every_ms": 0,
@@ -157,7 +157,7 @@ def protocols_of(seed: int) -> dict[str, Any]:
     protocols = random.choice(_MIXED)
     # Members that are to meet in one group must have an assignor in common.
     together = {"assignors": ("cooperative-sticky",)} if protocols == ("either",) else {}
-    return {"protocols": protocols, **together, **_WITHOUT_ADMINISTRATION}
+    return {"protocols": protocols, **together, **WITHOUT_ADMINISTRATION}
 
 
 TRANSACTIONS: dict[str, Any] = {

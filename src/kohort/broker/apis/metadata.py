@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker import leaders
@@ -42,7 +43,7 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
         rows += 1
         for start in range(0, len(partitions), ROWS_AT_ONCE):
             some = partitions[start : start + ROWS_AT_ONCE]
-            topic.partitions += _partitions(core, some)
+            topic.partitions += _partitions(core, messages.MetadataResponse.MetadataResponsePartition, some)
             rows += len(some)
             if rows > ROWS_AT_ONCE:
                 rows = 0
@@ -134,8 +135,7 @@ def _topic(topic: Topic) -> Shown:
     return row(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal), topic.partitions
 
 
-def _partitions(core: Core, partitions: Sequence[Partition]) -> list[Any]:
-    row = messages.MetadataResponse.MetadataResponsePartition
+def _partitions(core: Core, row: Callable[..., Any], partitions: Sequence[Partition]) -> list[Any]:
     return [
         row(
             error_code=ErrorCode.NONE if (leader := core.leader_of(p)) >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -189,24 +189,13 @@ def _missing(core: Core, call: Call, response: Any, name: str) -> Any:
 
 
 def _described(core: Core, call: Call, response: Any, topic: Topic, partitions: list[Any]) -> Any:
+    row = response.DescribeTopicPartitionsResponsePartition
     return response.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         topic_authorized_operations=_topic_operations(core, call, topic.name),
-        partitions=[
-            response.DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE if (leader := core.leader_of(p)) >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=p.index,
-                leader_id=leader,
-                leader_epoch=p.leader_epoch,
-                replica_nodes=(nodes := [leader] if leader >= 0 else []),
-                isr_nodes=nodes,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-            )
-            for p in partitions
-        ],
+        partitions=_partitions(core, partial(row, eligible_leader_replicas=[], last_known_elr=[]), partitions),
     )
 
 
