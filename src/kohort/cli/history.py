@@ -76,31 +76,47 @@ def history(
     if ctx.invoked_subcommand is not None:
         return
     _check(report, output, html)
+    from kohort.history.survey import REPORTS
+
+    wanted = report or list(REPORTS)
+    what = "commits, generations and events"
+    with surveying(target, kept, group, since, until, spark_config, what) as (found, progress):
+        _as_json(found, wanted, progress) if json else _as_tables(found, wanted, last, progress)
+        if html is not None:
+            _write_html(found, wanted, html, kept, target, progress)
+        if output is not None:
+            progress.say(f"writing {output}")
+            found.write(output, wanted)
+            progress.clear()
+            warn(f"tables and reports are in {output}, as Parquet")
+
+
+@contextlib.contextmanager
+def surveying(
+    target: Target,
+    kept: Path | None,
+    group: list[str] | None,
+    since: str | None,
+    until: str | None,
+    spark_config: list[str] | None,
+    what: str,
+) -> Iterator[tuple[Survey, Progress]]:
+    """Says what is read, starts Spark, and has the reports ready to be computed."""
     now_ms = int(time.time() * 1000)
     since_ms, until_ms = (None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until))
-    warn(f"reading {reading(target, kept)}")
+    warn(f"reading {_what_is_read(target) if kept is None else _what_is_kept(kept)}")
     progress = Progress()
     progress.say("starting Spark")
     with session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
-        from kohort.history.survey import REPORTS
-
-        progress.say("reading commits, generations and events")
-        found = surveyed(spark, target, kept, group or [], since_ms, until_ms)
+        progress.say(f"reading {what}")
+        found = _surveyed(spark, target, kept, group or [], since_ms, until_ms)
         try:
-            wanted = report or list(REPORTS)
-            _as_json(found, wanted, progress) if json else _as_tables(found, wanted, last, progress)
-            if html is not None:
-                _write_html(found, wanted, html, kept, target, progress)
-            if output is not None:
-                progress.say(f"writing {output}")
-                found.write(output, wanted)
-                progress.clear()
-                warn(f"tables and reports are in {output}, as Parquet")
+            yield found, progress
         finally:
             found.close()
 
 
-def surveyed(
+def _surveyed(
     spark: SparkSession, target: Target, kept: Path | None, group: list[str], since_ms: int | None, until_ms: int | None
 ) -> Survey:
     from kohort.client.config import SETTINGS
@@ -115,10 +131,6 @@ def surveyed(
     settings = target.settings_for(SETTINGS, {})
     servers = str(settings.pop("bootstrap.servers"))
     return survey(spark, servers, group, since_ms, until_ms, settings)
-
-
-def reading(target: Target, kept: Path | None) -> str:
-    return _what_is_read(target) if kept is None else _what_is_kept(kept)
 
 
 def _what_is_read(target: Target) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kohort.cli import names, properties
+from kohort.cli import names
 from kohort.cli.failures import WrongInput
 from kohort.cli.output import JsonOption, print_json, print_table
-from kohort.cli.quiet import Progress
 from kohort.cli.target import Target, warn
-from kohort.cli.times import human_ms, parse_duration_ms, parse_moment_ms
+from kohort.cli.times import human_ms, parse_duration_ms
 
 if TYPE_CHECKING:
     from kohort.insight.whatif import Choice
@@ -58,26 +56,16 @@ def whatif(
     One or several of --assignor, --protocol, --session-timeout and --static. The memberships are those of the stored
     generations; it says what it does not know.
     """
-    from kohort.cli.history import need_spark, reading, session, surveyed
+    from kohort.cli.history import need_spark, surveying
 
     need_spark()
     choice = _choice(assignor, protocol, session_timeout, static)
-    now_ms = int(time.time() * 1000)
-    since_ms, until_ms = (None if moment is None else parse_moment_ms(moment, now_ms) for moment in (since, until))
-    warn(f"reading {reading(target, kept)}")
-    progress = Progress()
-    progress.say("starting Spark")
-    with session(properties.parse_pairs(spark_config or (), "--spark-config")) as spark:
+    with surveying(target, kept, group, since, until, spark_config, "generations and events") as (found, progress):
         from kohort.history.patterns import whatif as replayed
 
-        progress.say("reading generations and events")
-        found = surveyed(spark, target, kept, group or [], since_ms, until_ms)
-        try:
-            progress.say("replaying")
-            frame = replayed(found.reports["rebalances"], found.tables["generations"], choice)
-            rows = frame.orderBy("group_id").toArrow().to_pylist()
-        finally:
-            found.close()
+        progress.say("replaying")
+        frame = replayed(found.reports["rebalances"], found.tables["generations"], choice)
+        rows = frame.orderBy("group_id").toArrow().to_pylist()
     progress.clear()
     rows.sort(key=lambda row: row["would_partition_s"] - row["partition_s"])
     print_json(rows) if json else _print(rows, last)
