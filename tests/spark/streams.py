@@ -26,6 +26,11 @@ def driver_processes() -> set[int]:
     return descendants(RUNNER, {os.getpid()})
 
 
+def one_of(found: set[int]) -> int | None:
+    """None where there are more: one that was given up may need a moment to end."""
+    return next(iter(found)) if len(found) == 1 else None
+
+
 def descendants(command: str, of: set[int]) -> set[int]:
     """The processes with this in their command line that these have started, or those they have started."""
     found = set()
@@ -78,7 +83,7 @@ class Stream:
         frame = reader.options(**settings).load().selectExpr("partition", "offset", "cast(value as string) AS value")
         self._writer = frame.writeStream.format("memory").queryName(self._table)
         self._start()
-        (self.pid,) = patiently(lambda: self._started() and driver_processes() - before, "the query's process")
+        self.pid = patiently(lambda: self._started() and one_of(driver_processes() - before), "the query's process")
 
     def _start(self) -> None:
         self._attempts += 1

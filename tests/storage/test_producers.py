@@ -11,6 +11,7 @@ from kohort.storage.producers import ProducerStates, check_marker, decode_snapsh
 from storage_world import batch
 
 MAX_SEQUENCE = 2**31 - 1
+MAX_EPOCH = 2**15 - 1
 
 
 def header(sequence, *, epoch=0, count=1, producer_id=7, transactional=False):
@@ -92,6 +93,38 @@ def test_markers_of_zombies_are_refused():
     assert check_marker(state, 7, 3, 4).error == ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert check_marker(state, 7, 4, 5).accepted
     assert check_marker(None, 8, 0, 0).accepted
+
+
+def commit(states, epoch, offset=1):
+    states.ended(7, epoch, EndTransactionMarker(ControlType.COMMIT, 5), offset, 0)
+
+
+def test_a_marker_that_comes_while_the_next_transaction_is_asked_about_does_not_end_that_one():
+    states = producers(header(0, epoch=3, transactional=True))
+    asked = states.admission(7, 4, raises_epoch=True)
+    commit(states, epoch=4)
+    assert states.check(header(0, epoch=4, transactional=True), asked).accepted
+
+
+def test_an_answer_about_a_transaction_that_is_over_is_worth_nothing():
+    states = producers()
+    asked = states.admission(7, 3, raises_epoch=True)
+    commit(states, epoch=4)
+    assert not states.check(header(0, epoch=3, transactional=True), asked).accepted
+    asked = states.admission(7, 4, raises_epoch=False)
+    commit(states, epoch=4)
+    assert states.check(header(0, epoch=4, transactional=True), asked).error == ErrorCode.INVALID_TXN_STATE
+    asked = states.admission(7, MAX_EPOCH, raises_epoch=True)
+    commit(states, epoch=MAX_EPOCH)
+    assert states.check(header(0, epoch=MAX_EPOCH, transactional=True), asked).error == ErrorCode.INVALID_TXN_STATE
+
+
+def test_what_a_zombie_asks_takes_nothing_from_his_successor():
+    states = producers()
+    asked = states.admission(7, 4, raises_epoch=True)
+    zombies = states.admission(7, 3, raises_epoch=True)
+    assert states.check(header(0, epoch=4, transactional=True), asked).accepted
+    assert states.check(header(0, epoch=3, transactional=True), zombies).error == ErrorCode.INVALID_TXN_STATE
 
 
 def test_idle_producers_expire_but_not_within_a_transaction():

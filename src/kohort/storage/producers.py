@@ -77,13 +77,18 @@ class Origin:
 
 
 class Admitted(Origin):
-    """A client whose transaction is known to hold this partition: the coordinator was asked. Good until the next marker
-    of the producer, as the answer may be about a transaction that is over by then."""
+    """A client whose transaction is known to hold this partition: the coordinator was asked. Good until the producer's
+    next marker that may be about the same transaction: the answer may come when that is over."""
 
-    __slots__ = ("raises_epoch",)
+    __slots__ = ("epoch", "raises_epoch")
 
-    def __init__(self, raises_epoch: bool) -> None:
-        self.raises_epoch = raises_epoch  # of TV2: sequences begin with 0 in every transaction
+    def __init__(self, epoch: int, raises_epoch: bool) -> None:
+        self.epoch = epoch
+        self.raises_epoch = raises_epoch  # of TV2: each transaction has its own, sequences begin with 0 in every one
+
+    def outlives(self, marker_epoch: int) -> bool:
+        """With TV2 a marker has the epoch of the next transaction, and may come while that one is asked about."""
+        return self.raises_epoch and marker_epoch <= self.epoch < _MAX_EPOCH
 
 
 class EndOfTransaction(Origin):
@@ -236,9 +241,12 @@ class ProducerStates:
         if state is not None and state.has_open(epoch):
             return None
         found = self._admissions.get(producer_id)
-        if found is None or found.raises_epoch != raises_epoch:
-            found = self._admissions[producer_id] = Admitted(raises_epoch)
-        return found
+        if found is not None and found.epoch == epoch and found.raises_epoch == raises_epoch:
+            return found
+        asked = Admitted(epoch, raises_epoch)
+        if found is None or found.epoch <= epoch:  # what a zombie asks takes nothing from his successor
+            self._admissions[producer_id] = asked
+        return asked
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -263,7 +271,9 @@ class ProducerStates:
     ) -> CompletedTxn | None:
         """A marker is in the log at `offset`; None where it ended no transaction of this log."""
         state = self._with_epoch(producer_id, epoch)
-        self._admissions.pop(producer_id, None)
+        admitted = self._admissions.get(producer_id)
+        if admitted is not None and not admitted.outlives(epoch):
+            del self._admissions[producer_id]
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_timestamp = timestamp
         first_offset, state.txn_first_offset = state.txn_first_offset, None
