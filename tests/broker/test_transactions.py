@@ -205,6 +205,38 @@ def test_while_markers_are_missing_everybody_waits(world):
     assert producer.send(b"b") is NONE
 
 
+def write_marker(world, producer, epoch, coordinator_epoch, topic="t"):
+    kind = messages.WriteTxnMarkersRequest
+    marker = kind.WritableTxnMarker(
+        producer_id=producer.id,
+        producer_epoch=epoch,
+        transaction_result=True,
+        topics=[kind.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
+        coordinator_epoch=coordinator_epoch,
+    )
+    answer = world.connect().call(kind(markers=[marker]), 1)
+    return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("step", ["send", "commit_offset"])
+def test_a_marker_that_comes_while_the_next_transaction_is_asked_about(world, step):
+    """As another broker may see it: its question is under way, the marker, or one that comes again, overtakes it."""
+    producer = begun(world)
+    what = {"send": lambda: producer.send(b"a"), "commit_offset": lambda: producer.commit_offset("g", 5)}[step]
+    topic = {"send": "t", "commit_offset": "__consumer_offsets"}[step]
+    assert what() is NONE and producer.end() is NONE
+    enlist = world.core.enlist
+
+    def late(ask, asker, now_ms):
+        world.core.enlist = enlist
+        assert write_marker(world, producer, producer.epoch, 0, topic) is NONE
+        enlist(ask, asker, world.now_ms)
+
+    world.core.enlist = late
+    assert what() is NONE
+    assert producer.end() is NONE and state_of(world) == "CompleteCommit"
+
+
 # ---- which partitions
 
 
@@ -519,19 +551,8 @@ def test_a_marker_of_a_coordinator_that_was_replaced_is_refused(world):
     producer = begun(world)
     producer.send(b"a")
     producer.end()
-    kind = messages.WriteTxnMarkersRequest
-    topics = [kind.WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
-
-    def write(epoch, coordinator_epoch):
-        marker = kind.WritableTxnMarker(
-            producer_id=producer.id, producer_epoch=epoch, transaction_result=True, topics=topics,
-            coordinator_epoch=coordinator_epoch,
-        )  # fmt: skip
-        answer = world.connect().call(kind(markers=[marker]), 1)
-        return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
-
-    assert write(0, 0) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert write(1, -1) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert write_marker(world, producer, 0, 0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert write_marker(world, producer, 1, -1) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 def test_the_topic_is_made_on_first_need(world):

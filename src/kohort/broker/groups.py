@@ -200,7 +200,7 @@ class GroupService(CoordinatorService):
         self._asked.setdefault((partition, producer_id), set()).add(admission)
 
     def still_asks(self, admission: TxnCommitAdmission, partition: int, producer_id: int) -> bool:
-        """Whether no marker has come meanwhile: then the answer is about a transaction that is over."""
+        """Whether no marker has come meanwhile that ended the transaction which the answer is about."""
         asked = self._asked.get((partition, producer_id), set())
         known = admission in asked
         asked.discard(admission)
@@ -221,7 +221,10 @@ class GroupService(CoordinatorService):
         if verdict.error:
             told.answered(verdict.error, now_ms)
             return
-        self._asked.pop((partition, ending.producer_id), None)
+        asked = self._asked.pop((partition, ending.producer_id), set())
+        for admission in asked:
+            if admission.outlives(ending.producer_epoch):
+                self.ask_about(admission, partition, ending.producer_id)
         ask = EndTransaction(
             partition, ending.producer_id, ending.producer_epoch, ending.coordinator_epoch, ending.committed
         )

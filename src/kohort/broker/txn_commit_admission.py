@@ -14,6 +14,7 @@ from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.coordinator.transactions.asks import Enlist, Enlisted
 from kohort.coordinator.transactions.transaction import TV_0, TV_2, TopicPartition
 from kohort.protocol.errors import ErrorCode
+from kohort.storage.producers import Admitted
 
 if TYPE_CHECKING:
     from kohort.broker.core import Core
@@ -32,6 +33,11 @@ class TxnCommitAdmission:
         self._groups = groups
         self._request = request
         self._where: TopicPartition = (OFFSETS_TOPIC, -1)
+        self._is_tv2 = request.version >= TV2_SINCE
+
+    def outlives(self, marker_epoch: int) -> bool:
+        """Whether the answer is still about a transaction that may go on, after a marker of its producer."""
+        return Admitted(self._request.message.producer_epoch, self._is_tv2).outlives(marker_epoch)
 
     def begin(self, now_ms: int) -> None:
         message, coordinator = self._request.message, self._groups.coordinator
@@ -54,14 +60,13 @@ class TxnCommitAdmission:
         self._ask(message, now_ms)
 
     def _ask(self, message: Any, now_ms: int) -> None:
-        is_tv2 = self._request.version >= TV2_SINCE
         ask = Enlist(
             message.transactional_id,
             message.producer_id,
             message.producer_epoch,
             (self._where,),
-            not is_tv2,
-            TV_2 if is_tv2 else TV_0,
+            not self._is_tv2,
+            TV_2 if self._is_tv2 else TV_0,
         )
         if message.transactional_id:
             self._groups.ask_about(self, self._where[1], message.producer_id)
