@@ -2,17 +2,18 @@
 
 import threading
 import time
+import tracemalloc
 
 import pytest
 
 import kohort
-from kohort.broker.apis.fetch import MANY_PARTITIONS
+from kohort.broker.apis.fetch import MANY_PARTITIONS, PARTITIONS_AT_ONCE
 from kohort.broker.groups import GroupService
 from kohort.broker.topics import SLICE
 from kohort.coordinator.coordinator import GROUPS_AT_ONCE
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.frames import encode_request
+from kohort.protocol.frames import decode_response, encode_request
 from wire import WireClient, World, batch, fetch_request, run_job
 
 
@@ -105,6 +106,45 @@ def test_metadata_of_many_topics(world):
     client.send(messages.MetadataRequest(topics=None), 9)
     assert turns(world, client) > 1
     assert len(client.answers[0].topics) == 30
+
+
+def test_metadata_of_many_names_takes_their_bytes_not_their_objects(world):
+    """A name of 10 bytes costs its request some 200; with an object for each row of the answer it was 900."""
+    world.create_topic("n7", 2)
+    names, client = [f"n{number}" for number in range(20_000)], world.connect()
+    client.deliver = lambda: client.answers.extend(client.connection.take_output())
+    kind = messages.MetadataRequest
+    request = kind(topics=[kind.MetadataRequestTopic(name=n) for n in names], allow_auto_topic_creation=False)
+    frame = b"".join(map(bytes, encode_request(1, "many", 9, request)))[4:]
+    del request
+    tracemalloc.start()
+    try:
+        client.send_raw(frame)
+        assert turns(world, client) > 10
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    answer = decode_response(b"".join(client.answers)[4:], 9, messages.MetadataResponse)
+    assert [topic.name for topic in answer.topics] == names
+    assert [len(topic.partitions) for topic in answer.topics[6:9]] == [0, 2, 0]
+    assert peak < 400 * len(names), f"{peak / len(names):.0f} bytes a name"
+
+
+@pytest.mark.parametrize("epoch", [-1, 0], ids=["no session", "a new session"])
+def test_a_fetch_of_many_partitions_makes_its_rows_in_slices(world, epoch):
+    world.create_topic("t", 2)
+    client = world.connect()
+    client.produce("t", batch(b"a"), partition=1)
+    client.answers.clear()
+    request = fetch_request("t", *[0] * (3 * MANY_PARTITIONS))
+    request.session_epoch = epoch
+    client.send(request, 12)
+    assert turns(world, client) > 3 * MANY_PARTITIONS / PARTITIONS_AT_ONCE
+    (answer,) = client.answers
+    assert bool(answer.session_id) == (epoch == 0)
+    assert [row.partition_index for row in answer.responses[0].partitions] == list(range(3 * MANY_PARTITIONS))
+    assert [bool(row.records) for row in answer.responses[0].partitions[:3]] == [False, True, False]
+    assert world.core.topics.by_name["t"].partitions[1].bytes_out > 0
 
 
 def test_a_fetch_of_many_partitions_is_answered_in_slices(world):

@@ -107,6 +107,18 @@ def test_records_are_neither_copied_in_nor_out():
     assert isinstance(records, memoryview) and records.obj is data and records == b"abcdefg"
 
 
+@pytest.mark.parametrize("version", [1, 9, 12])
+def test_rows_that_are_written_as_they_come_stand_where_their_list_would(version):
+    kind = messages.MetadataResponse
+    rows = [kind.MetadataResponseTopic(name=f"t{number}", error_code=number % 3) for number in range(200)]
+    encoded = kind.rows("MetadataResponseTopic", version)
+    assert not encoded and kind(topics=encoded).encode(version) == kind(topics=[]).encode(version)
+    encoded.add(rows[:150])
+    encoded.add(rows[150:])
+    assert len(encoded) == 200
+    assert kind(topics=encoded, cluster_id="c").encode(version) == kind(topics=rows, cluster_id="c").encode(version)
+
+
 def test_an_unknown_message_or_version_is_named():
     with pytest.raises(AttributeError, match="NoSuchRequest"):
         messages.NoSuchRequest  # noqa: B018

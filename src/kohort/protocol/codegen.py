@@ -351,11 +351,14 @@ def _write_array(source: Source, field: Field, value: str, flexible: bool) -> No
     if field.struct is None and field.type in FORMATS and field.type != "uuid":
         source.emit(f"put(pack('>%d{FORMATS[field.type]}' % n, *items))")
         return
+    if field.struct is not None:
+        source.emit("if items.__class__ is Encoded:")
+        source.emit("    for b in items.parts: put(b)")
+        source.emit(f"else:\n{'    ' * source.depth}    for item in items: write_{field.struct.name}(item, put)")
+        return
     source.emit("for item in items:")
     source.depth += 1
-    if field.struct is not None:
-        source.emit(f"write_{field.struct.name}(item, put)")
-    elif field.type == "uuid":
+    if field.type == "uuid":
         source.emit("put(item)")
     else:
         source.emit("b = item.encode()" if field.type == "string" else "b = item")

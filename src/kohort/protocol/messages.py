@@ -51,6 +51,7 @@ class Message(Struct):
     MAX_VERSION: int
     _readers: dict[int, Any]
     _writers: dict[int, Any]
+    _row_writers: dict[tuple[str, int], Any]
 
     @classmethod
     def flexible(cls, version: int) -> bool:
@@ -65,6 +66,12 @@ class Message(Struct):
     def writer(cls, version: int) -> Any:
         """The compiled `write(message, put)` of a version, without the guards of `encode_parts`."""
         return cls._writers.get(version) or _compile(cls, version)[1]
+
+    @classmethod
+    def rows(cls, name: str, version: int) -> wire.Encoded:
+        """An array of the struct `name` that is written as it grows; it stands where a list of them would."""
+        cls.writer(version)
+        return wire.Encoded(cls._row_writers[name, version])
 
     @classmethod
     def decode_from(cls, buf: bytes | memoryview, version: int, pos: int = 0) -> tuple[Any, int]:
@@ -143,7 +150,7 @@ def _make_message(name: str) -> type[Message]:
     message.SCHEMA = definition
     message.API_KEY = definition.api_key
     message.MIN_VERSION, message.MAX_VERSION = definition.valid.low, definition.valid.high
-    message._readers, message._writers = {}, {}
+    message._readers, message._writers, message._row_writers = {}, {}, {}
     return message
 
 
@@ -165,6 +172,8 @@ def _compile(message: type[Message], version: int) -> tuple[Any, Any]:
             text, constants = make(struct, version, flexible)
             scope.update(constants)
             exec(compile(text, f"<{definition.name} v{version} {struct.name}>", "exec"), scope)
+    for struct in definition.structs.values():
+        message._row_writers[struct.name, version] = scope[f"write_{struct.name}"]
     reader, writer = scope[f"read_{definition.root.name}"], scope[f"write_{definition.root.name}"]
     message._readers[version], message._writers[version] = reader, writer
     return reader, writer

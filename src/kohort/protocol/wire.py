@@ -1,6 +1,8 @@
-"""The few things that compiled readers and writers call: varints, tags, and what goes wrong."""
+"""The few things that compiled readers and writers call: varints, tags, rows that are written already, and what goes
+wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 
 class DecodeError(ValueError):
@@ -16,6 +18,27 @@ class UnsupportedFieldError(EncodeError):
 
     def __init__(self, field: str, version: int) -> None:
         super().__init__(f"{field} is set, but version {version} cannot carry it")
+
+
+class Encoded:
+    """The elements of an array that were written already, some at a time: what they were made of is gone."""
+
+    __slots__ = ("_count", "_write", "parts")
+
+    def __init__(self, write: Callable[[Any, Callable[[Any], None]], None]) -> None:
+        self._write = write
+        self._count = 0
+        self.parts: list[bytes] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, rows: Iterable[Any]) -> None:
+        parts: list[Any] = []
+        for row in rows:
+            self._write(row, parts.append)
+            self._count += 1
+        self.parts.append(b"".join(parts))
 
 
 UVARINTS = [bytes([value]) for value in range(128)]

@@ -6,7 +6,8 @@ its deadline. Sessions themselves are in `fetch_sessions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker import leaders
@@ -77,13 +78,15 @@ class PendingFetch:
         if self.waits_for_store and not expired:
             return False
         read = Read(self)
-        read.all()
+        read.some(self.asked)
         if not (expired or read.urgent or read.size >= self.min_bytes):
             return False
-        self.answer(read, now_ms)
+        rows = Rows(self.call.version)
+        rows.add(read.results)
+        self.answer(read, rows, now_ms)
         return True
 
-    def answer(self, read: Read, now_ms: int) -> None:
+    def answer(self, read: Read, rows: Rows, now_ms: int) -> None:
         response = messages.FetchResponse()
         session = self.session
         if session is not None:
@@ -93,10 +96,10 @@ class PendingFetch:
                 response.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
                 self.core.reply(self.call, response)
                 return
-        response.responses = _by_topic(self.call.version, read.results)
-        self._finish(response, read, session, now_ms)
+        response.responses = list(rows.topics.values())
+        self._finish(response, read, rows, session, now_ms)
 
-    def _finish(self, response: Any, read: Read, session: FetchSession | None, now_ms: int) -> None:
+    def _finish(self, response: Any, read: Read, rows: Rows, session: FetchSession | None, now_ms: int) -> None:
         if self.core.quotas.active and (wait_ms := fetch_wait_ms(self.core, self.call, read.size)):
             session_id = NO_SESSION if session is None else session.session_id
             self.core.reply(self.call, messages.FetchResponse(session_id=session_id, throttle_time_ms=wait_ms))
@@ -108,7 +111,7 @@ class PendingFetch:
             response.session_id = self.core.fetch_sessions.create(
                 [asked for asked, _ in read.results], self.call.version >= _TOPIC_IDS_SINCE, now_ms
             )
-        if len(read.results) > MANY_PARTITIONS:
+        if rows.count > MANY_PARTITIONS:
             self.core.long_work.encode(self.call, response)
         else:
             self.core.reply(self.call, response)
@@ -128,16 +131,7 @@ class Read:
         self.leaders: dict[int, None] = {}  # that the answer names (KIP-951)
         self.results: list[tuple[FetchPartition, Any]] = []
 
-    def all(self) -> None:
-        self._some(self._fetch.asked)
-
-    def slices(self) -> Generator[None, None, None]:
-        asked = list(self._fetch.asked)
-        for start in range(0, len(asked), PARTITIONS_AT_ONCE):
-            self._some(asked[start : start + PARTITIONS_AT_ONCE])
-            yield
-
-    def _some(self, partitions: Iterable[FetchPartition]) -> None:
+    def some(self, partitions: Iterable[FetchPartition]) -> None:
         session = self._fetch.session
         for asked in partitions:
             if session is not None and _is_quiet(asked):
@@ -238,14 +232,10 @@ class Read:
 
 def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     by_id = call.version >= _TOPIC_IDS_SINCE
-    asked = [
-        FetchPartition(topic.topic_id if by_id else topic.topic, partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    if sum(len(topic.partitions) for topic in request.topics) > MANY_PARTITIONS:
+        return _handle_many(core, call, request, by_id, now_ms)
+    asked = list(_asked(request, by_id))
     fetch = PendingFetch(core, call, request, asked)
-    if len(asked) > MANY_PARTITIONS:
-        return _handle_many(core, fetch, request, asked, by_id, now_ms)
     try:
         _set_up_session(core, fetch, request, asked, by_id, now_ms)
     except KafkaError as error:
@@ -262,21 +252,44 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     return None
 
 
-def _handle_many(
-    core: Core, fetch: PendingFetch, request: Any, asked: list[FetchPartition], by_id: bool, now_ms: int
-) -> Steps:
+def _asked(request: Any, by_id: bool) -> Iterator[FetchPartition]:
+    for topic in request.topics:
+        name = topic.topic_id if by_id else topic.topic
+        for partition in topic.partitions:
+            yield FetchPartition(name, partition)
+
+
+def _handle_many(core: Core, call: Call, request: Any, by_id: bool, now_ms: int) -> Steps:
     """More than a turn has time for: in slices, and answered as soon as it is through."""
     yield
-    try:
-        _set_up_session(core, fetch, request, asked, by_id, now_ms)
-    except KafkaError as error:
-        return messages.FetchResponse(error_code=error.code)
-    for start in range(0, len(asked), PARTITIONS_AT_ONCE):
-        fetch._resolved += _resolve(core, asked[start : start + PARTITIONS_AT_ONCE])
+    fetch = PendingFetch(core, call, request, [])
+    read, rows = Read(fetch), Rows(call.version, encoded=request.session_epoch == FINAL_EPOCH)
+    source = _asked(request, by_id)
+    if request.session_epoch != FINAL_EPOCH:
+        asked: list[FetchPartition] = []
+        while some := list(islice(source, PARTITIONS_AT_ONCE)):
+            asked += some
+            yield
+        fetch.asked = asked
+        try:
+            _set_up_session(core, fetch, request, asked, by_id, now_ms)
+        except KafkaError as error:
+            return messages.FetchResponse(error_code=error.code)
+        source = iter(fetch.asked)
+    elif request.session_id != NO_SESSION:
+        core.fetch_sessions.remove(request.session_id)
+    while some := list(islice(source, PARTITIONS_AT_ONCE)):
+        _resolve(core, some)
+        read.some(some)
+        if rows.encoded:
+            read.remember(None)
+            rows.add(read.results)
+            read.results = []
         yield
-    read = Read(fetch)
-    yield from read.slices()
-    fetch.answer(read, now_ms)
+    for start in range(0, len(read.results), PARTITIONS_AT_ONCE):
+        rows.add(read.results[start : start + PARTITIONS_AT_ONCE])
+        yield
+    fetch.answer(read, rows, now_ms)
     return None
 
 
@@ -389,16 +402,36 @@ def _aborted(log: Any, offset: int, limit: int) -> list[Any]:
     ]
 
 
-def _by_topic(version: int, results: list[tuple[FetchPartition, Any]]) -> list[Any]:
-    topics: dict[bytes | str, Any] = {}
-    row = messages.FetchResponse.FetchableTopicResponse
-    for asked, partition in results:
-        topic = topics.get(asked.topic)
-        if topic is None:
-            name = {"topic_id" if version >= _TOPIC_IDS_SINCE else "topic": asked.topic}
-            topic = topics[asked.topic] = row(**name)
-        topic.partitions.append(partition)
-    return list(topics.values())
+class Rows:
+    """What was read, by topic. Rows that nobody has to look at again are `encoded` at once: bytes take less room."""
+
+    __slots__ = ("_version", "count", "encoded", "topics")
+
+    def __init__(self, version: int, *, encoded: bool = False) -> None:
+        self._version = version
+        self.encoded = encoded
+        self.count = 0
+        self.topics: dict[bytes | str, Any] = {}
+
+    def add(self, results: list[tuple[FetchPartition, Any]]) -> None:
+        by_name: dict[bytes | str, list[Any]] = {}
+        for asked, row in results:
+            by_name.setdefault(asked.topic, []).append(row)
+        for name, rows in by_name.items():
+            topic = self.topics.get(name)
+            if topic is None:
+                topic = self.topics[name] = self._topic(name)
+            if self.encoded:
+                topic.partitions.add(rows)
+            else:
+                topic.partitions += rows
+        self.count += len(results)
+
+    def _topic(self, name: bytes | str) -> Any:
+        kind = messages.FetchResponse
+        field = "topic_id" if self._version >= _TOPIC_IDS_SINCE else "topic"
+        rows: Any = kind.rows(kind.PartitionData.__name__, self._version) if self.encoded else []
+        return kind.FetchableTopicResponse(**{field: name}, partitions=rows)
 
 
 class WarmUp:
