@@ -1,12 +1,13 @@
 """Compaction against a dictionary: whatever was written last is what a reader from the beginning ends up with."""
 
 import threading
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kohort.records.batch import Compression, iter_batches, read_header
+from kohort.records.batch import Compression, Record, RecordsError, Summary, build_batch, iter_batches, read_header
 from kohort.records.control import ControlType, build_marker
 from kohort.storage import LogConfig, MemoryLog, StorageError
 from storage_world import batch, open_store, records_of
@@ -68,6 +69,49 @@ def test_a_compacted_log_holds_the_last_value_of_every_key(rounds, codec, max_ke
         if max_keys == 1000 and log.first_dirty_offset == start_of_active:
             cleaned = [record.key for record in records if record.offset < start_of_active]
             assert len(cleaned) == len(set(cleaned))
+
+
+def bomb(count, key_of):
+    """Some kilobytes that inflate to `count` records."""
+    records = (Record(number, 0, key_of(number), b"") for number in range(count))
+    return build_batch(records, compression=Compression.ZSTD, summary=Summary(count, 0, 0, count - 1))
+
+
+def test_a_bomb_is_cleaned_without_an_object_for_each_of_its_records():
+    count, log = 60_000, MemoryLog("t", 0, CONFIG)
+    log.append(bomb(count, lambda number: b"%d" % (number % 1000)), leader_epoch=0, now_ms=0)
+    fill(log)
+    tracemalloc.start()
+    try:
+        log.compact(0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [record.offset for record in records_of(log)][:1000] == list(range(count - 1000, count))
+    assert log.read(0, 1)[0].nbytes < 20_000
+    assert peak < 60 * count, f"{peak / count:.0f} bytes a record: a list of them took 300"
+
+
+def test_long_keys_are_remembered_by_what_stands_for_them():
+    log = MemoryLog("t", 0, CONFIG)
+    for round_ in range(3):
+        write(log, [(letter * 10_000, f"{letter}{round_}") for letter in "abc"])
+    fill(log)
+    log.compact(0)
+    assert [record.value for record in records_of(log)][:3] == [b"a2", b"b2", b"c2"]
+
+
+def test_one_batch_with_more_keys_than_can_be_remembered_is_uncleanable_not_tried_for_ever():
+    log = MemoryLog("t", 0, CONFIG)
+    log.max_compaction_keys = 100
+    log.append(bomb(101, lambda number: b"%d" % number), leader_epoch=0, now_ms=0)
+    fill(log)
+    with pytest.raises(StorageError, match="offset 0 has more than 100 keys") as raised:
+        log.compact(0)
+    assert isinstance(raised.value.__cause__, RecordsError), "so that the broker leaves it and goes on with others"
+    log.max_compaction_keys = 101
+    log.compact(0)
+    assert log.first_dirty_offset > 100
 
 
 def test_a_tombstone_stays_until_its_delete_horizon_and_then_goes():

@@ -28,13 +28,16 @@ __all__ = [
     "InvalidBatch",
     "Record",
     "RecordsError",
+    "Summary",
     "UnsupportedMagic",
     "build_batch",
     "build_key_values",
     "check_crc",
     "iter_batches",
+    "iter_records",
     "next_offset",
     "patch_batch",
+    "read_body",
     "read_header",
     "read_records",
 ]
@@ -70,6 +73,7 @@ _ATTRIBUTES = Struct(">h")
 _CRC = Struct(">I")
 _tuple = tuple.__new__
 _SMALL_COUNT = len(SMALL)
+_PARTS_AT_ONCE = 4096
 
 
 class Record(NamedTuple):
@@ -80,6 +84,15 @@ class Record(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[Header, ...] = ()
+
+
+class Summary(NamedTuple):
+    """What the header of a batch says of its records."""
+
+    records: int
+    first_timestamp: int = NO_TIMESTAMP
+    max_timestamp: int = NO_TIMESTAMP
+    last_offset: int = -1
 
 
 class BatchHeader(NamedTuple):
@@ -214,24 +227,30 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
 
 def read_records(buf: Buffer, pos: int, header: BatchHeader, max_size: int = DEFAULT_MAX_SIZE) -> list[Record]:
     """The records of one batch, control records included. The CRC is the caller's to check."""
+    return list(iter_records(read_body(buf, pos, header, max_size), header))
+
+
+def read_body(buf: Buffer, pos: int, header: BatchHeader, max_size: int = DEFAULT_MAX_SIZE) -> bytes:
+    """The records of one batch as they are encoded, inflated."""
     if header.record_count < 0:
         raise CorruptBatch(f"a batch cannot have {header.record_count} records")
     if pos + header.size > len(buf):
         raise CorruptBatch(f"the batch needs {header.size} bytes, {len(buf) - pos} are left")
     if header.record_count == 0:
-        return []
-    data = decompress(header.compression, memoryview(buf)[pos + HEADER_SIZE : pos + header.size], max_size)
-    return _parse_records(data, header)
+        return b""
+    return decompress(header.compression, memoryview(buf)[pos + HEADER_SIZE : pos + header.size], max_size)
 
 
-def _parse_records(data: bytes, header: BatchHeader) -> list[Record]:
+def iter_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """One by one, for batches with more records than there should be objects. CorruptBatch where one cannot be read."""
+    if header.record_count == 0:
+        return
     # A record takes at least 7 bytes: a count that cannot be right is refused before it costs anything.
     count, total = header.record_count, len(data)
     if count * 7 > total:
         raise CorruptBatch(f"{total} bytes cannot hold {count} records")
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
-    records: list[Record] = []
     pos = 0
     try:
         for _ in range(count):
@@ -251,12 +270,11 @@ def _parse_records(data: bytes, header: BatchHeader) -> list[Record]:
                 headers, pos = _read_headers(data, pos, end)
             if pos != end:
                 raise CorruptBatch("a record is longer or shorter than it says")
-            records.append(Record(base_offset + delta, timestamp, key, value, headers))
+            yield Record(base_offset + delta, timestamp, key, value, headers)
     except IndexError:
         raise CorruptBatch("the records end within a record") from None
     if pos != total:
         raise CorruptBatch(f"{total - pos} bytes follow the last record of a batch")
-    return records
 
 
 def _read_bytes(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
@@ -311,20 +329,21 @@ def build_batch(
     delete_horizon_ms: int | None = None,
     last_offset: int | None = None,
     max_timestamp: int | None = None,
+    summary: Summary | None = None,
 ) -> bytes:
     """A batch of `records`, whose offsets lie at or above `base_offset`.
 
     `last_offset` and `max_timestamp` are taken from the records unless given: a compacted batch keeps its old ones, and
-    for LOG_APPEND_TIME `max_timestamp` is the append time.
+    for LOG_APPEND_TIME `max_timestamp` is the append time. Where the `summary` is known, records are taken one by one.
     """
-    records = list(records)
-    if not records and (last_offset is None or max_timestamp is None):
+    if summary is None:
+        records = list(records)
+        summary = _summary(records)
+    if not summary.records and (last_offset is None or max_timestamp is None):
         raise ValueError("a batch without records needs a last_offset and a max_timestamp")
-    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
-    if delete_horizon_ms is not None:
-        base_timestamp = delete_horizon_ms
+    base_timestamp = summary.first_timestamp if delete_horizon_ms is None else delete_horizon_ms
     body: Buffer = _encode_records(records, base_offset, base_timestamp)
-    if compression != Compression.NONE and records:
+    if compression != Compression.NONE and summary.records:
         body = compress(compression, body, compression_level)
     attributes = (
         compression
@@ -335,21 +354,28 @@ def build_batch(
     )
     checked = _AFTER_CRC.pack(
         attributes,
-        (records[-1].offset if last_offset is None else last_offset) - base_offset,
+        (summary.last_offset if last_offset is None else last_offset) - base_offset,
         base_timestamp,
-        max(record.timestamp for record in records) if max_timestamp is None else max_timestamp,
+        summary.max_timestamp if max_timestamp is None else max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        summary.records,
     )
     length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     prefix = _PREFIX.pack(base_offset, length, partition_leader_epoch, 2, crc32c(body, crc32c(checked)))
     return b"".join((prefix, checked, body))
 
 
-def _encode_records(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
-    parts: list[bytes] = []
+def _summary(records: list[Record]) -> Summary:
+    if not records:
+        return Summary(0)
+    last = records[-1].offset
+    return Summary(len(records), records[0].timestamp, max(record.timestamp for record in records), last)
+
+
+def _encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> Buffer:
+    whole, parts = bytearray(), list[bytes]()
     for offset, timestamp, key, value, headers in records:
         fields = [b"\x00", encode_varint(_wrap(timestamp - base_timestamp)), encode_varint(offset - base_offset)]
         fields += (NULL,) if key is None else (encode_varint(len(key)), key)
@@ -361,7 +387,10 @@ def _encode_records(records: list[Record], base_offset: int, base_timestamp: int
             fields += (NULL,) if content is None else (encode_varint(len(content)), content)
         body = b"".join(fields)
         parts += (encode_varint(len(body)), body)
-    return b"".join(parts)
+        if len(parts) >= _PARTS_AT_ONCE:
+            whole += b"".join(parts)
+            parts.clear()
+    return whole + b"".join(parts) if whole else b"".join(parts)
 
 
 def build_key_values(

@@ -3,21 +3,26 @@
 The rules are Kafka 4.3's (Cleaner, KIP-534): the last value of a key stays; a tombstone stays until the delete horizon
 that its first cleaning stamps on the batch; offsets never change; a batch that carries the last sequence of a live
 producer, or ends the cleaned range, stays even if empty. Segments, files and scheduling are elsewhere.
+
+Records are looked at one by one and never all held: a batch of some kilobytes may inflate to millions of them.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from itertools import compress
 from typing import Any, NamedTuple
 
-from kohort.records.batch import BatchHeader, Record, build_batch, read_records
+from kohort.records.batch import BatchHeader, Record, Summary, build_batch, iter_records, read_body, read_records
 from kohort.records.compression import Compression
 from kohort.records.control import ControlType, control_type
 from kohort.storage.log import AbortedTxn, Buffer
 from kohort.storage.producers import ProducerStates
 
-DEFAULT_MAX_KEYS = 1_000_000
+DEFAULT_MAX_KEYS = 500_000
+_LONG_KEY = 32
 Batch = tuple[Buffer, int, BatchHeader]
 
 
@@ -96,16 +101,22 @@ class LatestOffsets:
         if header.is_control:
             transactions.is_marker_idle(header, read_records(buf, pos, header))
         elif not transactions.is_aborted(header) and header.record_count:
-            for record in read_records(buf, pos, header):
+            for record in iter_records(read_body(buf, pos, header), header):
                 if record.key is not None and record.offset >= self.start_offset:
-                    if len(self._offsets) >= self.max_keys and record.key not in self._offsets:
+                    key = _short(record.key)
+                    if len(self._offsets) >= self.max_keys and key not in self._offsets:
                         return False
-                    self._offsets[record.key] = record.offset
+                    self._offsets[key] = record.offset
         self.end_offset = max(self.end_offset, header.next_offset)
         return True
 
     def is_latest(self, record: Record) -> bool:
-        return record.key is not None and record.offset >= self._offsets.get(record.key, -1)
+        return record.key is not None and record.offset >= self._offsets.get(_short(record.key), -1)
+
+
+def _short(key: bytes) -> bytes:
+    """The key itself, or what stands for it: longer than any key that stands for itself."""
+    return key if len(key) <= _LONG_KEY else blake2b(key, digest_size=_LONG_KEY + 1).digest()
 
 
 class Cleaner:
@@ -129,29 +140,45 @@ class Cleaner:
 
     def clean(self, batch: Batch) -> Buffer | None:
         """What takes the batch's place; None where nothing does."""
+        header = batch[2]
+        return self._clean_marker(batch) if header.is_control else self._clean_data(batch)
+
+    def _clean_marker(self, batch: Batch) -> Buffer | None:
         buf, pos, header = batch
-        records: list[Record] | None = None
-        idle_marker = discard = False
-        if header.is_control:
-            records = read_records(buf, pos, header)
-            idle_marker = self.transactions.is_marker_idle(header, records)
-            horizon = header.delete_horizon_ms
-            discard = idle_marker and horizon is not None and horizon <= self.now_ms
-        else:
-            discard = self.transactions.is_aborted(header)
-        keep_empty = self._must_stay(header)
-        if discard:
-            return _empty_batch(header) if keep_empty else None
-        if records is None:
-            records = read_records(buf, pos, header)
-        kept = records if header.is_control else [record for record in records if self._keeps(header, record)]
-        if not kept:
-            return _empty_batch(header) if keep_empty else None
-        needs_horizon = header.delete_horizon_ms is None and (idle_marker or any(r.value is None for r in kept))
-        if len(kept) == len(records) and not needs_horizon:
+        records = read_records(buf, pos, header)
+        idle, horizon = self.transactions.is_marker_idle(header, records), header.delete_horizon_ms
+        if not records or (idle and horizon is not None and horizon <= self.now_ms):
+            return self._nothing_left(header)
+        if not idle or horizon is not None:
+            return memoryview(buf)[pos : pos + header.size]
+        return _rebuilt_batch(header, records, None, self.now_ms + self.delete_retention_ms)
+
+    def _clean_data(self, batch: Batch) -> Buffer | None:
+        buf, pos, header = batch
+        if self.transactions.is_aborted(header):
+            return self._nothing_left(header)
+        body = read_body(buf, pos, header)
+        is_kept = bytearray()
+        has_tombstones, count, first_timestamp, max_timestamp = False, 0, 0, 0
+        for record in iter_records(body, header):
+            keeps = self._keeps(header, record)
+            is_kept.append(keeps)
+            if keeps:
+                first_timestamp = record.timestamp if not count else first_timestamp
+                max_timestamp = max(max_timestamp, record.timestamp) if count else record.timestamp
+                has_tombstones = has_tombstones or record.value is None
+                count += 1
+        if not count:
+            return self._nothing_left(header)
+        needs_horizon = header.delete_horizon_ms is None and has_tombstones
+        if count == len(is_kept) and not needs_horizon:
             return memoryview(buf)[pos : pos + header.size]
         horizon = self.now_ms + self.delete_retention_ms if needs_horizon else header.delete_horizon_ms
-        return _rebuilt_batch(header, kept, horizon)
+        kept, summary = compress(iter_records(body, header), is_kept), Summary(count, first_timestamp, max_timestamp)
+        return _rebuilt_batch(header, kept, summary, horizon)
+
+    def _nothing_left(self, header: BatchHeader) -> Buffer | None:
+        return _empty_batch(header) if self._must_stay(header) else None
 
     def _keeps(self, header: BatchHeader, record: Record) -> bool:
         if record.offset >= self.latest.end_offset:
@@ -172,9 +199,12 @@ class Cleaner:
         return header.is_control and header.producer_epoch == last.epoch
 
 
-def _rebuilt_batch(header: BatchHeader, records: list[Record], delete_horizon_ms: int | None) -> bytes:
+def _rebuilt_batch(
+    header: BatchHeader, records: Iterable[Record], summary: Summary | None, delete_horizon_ms: int | None
+) -> bytes:
     return build_batch(
         records,
+        summary=summary,
         compression=Compression(header.compression),
         delete_horizon_ms=delete_horizon_ms,
         max_timestamp=header.max_timestamp if header.timestamp_type else None,

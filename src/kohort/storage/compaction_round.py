@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kohort.protocol.errors import KafkaError
-from kohort.records.batch import BatchHeader, read_header
+from kohort.records.batch import BatchHeader, BatchTooLarge, read_header
 from kohort.storage.compaction import Cleaner, LastOfProducer, LatestOffsets, Transactions
 from kohort.storage.config import LogConfig
 from kohort.storage.errors import StorageError
@@ -87,6 +87,8 @@ class CompactionRound(Compaction):
         for segment in dirty:
             for batch in self._readers[segment.base_offset].batches(max(start, segment.base_offset)):
                 if not self.latest.add(batch, transactions):
+                    if self.latest.end_offset == start:
+                        raise BatchTooLarge(f"one batch at offset {start} has more than {self.latest.max_keys} keys")
                     return
             self.latest.end_offset = max(self.latest.end_offset, segment.next_offset)
         self.latest.end_offset = max(self.latest.end_offset, self.upper_bound)
