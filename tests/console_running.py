@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import io
 import json
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -64,7 +67,15 @@ class Running:
     def __exit__(self, *exc: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive()
+        assert not self._thread.is_alive(), self._where_it_waits()
+
+    def _where_it_waits(self) -> str:
+        frame = sys._current_frames()[self._thread.ident or 0]
+        said = io.StringIO("".join(traceback.format_stack(frame)))
+        said.seek(0, io.SEEK_END)
+        for task in asyncio.all_tasks(self._loop):
+            task.print_stack(file=said)
+        return f"the console does not stop:\n{said.getvalue()}"
 
     def ask(
         self, path: str, headers: dict[str, str] | None = None, method: str = "GET", body: Any = None, **query: Any

@@ -69,6 +69,7 @@ class LiveSource(Source):
                         self.notices.pop("cluster", None)
                         await asyncio.sleep(self.look_every_s)
             except (KafkaError, OSError, TimeoutError) as error:
+                _not_if_cancelled()
                 self.notice(
                     "cluster",
                     "problem",
@@ -168,6 +169,7 @@ class LiveSource(Source):
             try:
                 await self._follow(topic)
             except (KafkaError, OSError, TimeoutError) as error:
+                _not_if_cancelled()
                 if topic == OFFSETS_TOPIC:
                     self._offsets_unreadable(error)
             self._done_reading(topic)
@@ -233,6 +235,13 @@ class LiveSource(Source):
         self._read.add(topic)
         if self._read >= {OFFSETS_TOPIC, EVENTS_TOPIC}:
             self.progress = None
+
+
+def _not_if_cancelled() -> None:
+    """An error of the moment of a cancellation takes its place: who goes on after it would never end."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _who(member: MemberDescription) -> Who:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import io
+import logging
 import secrets
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import uvicorn
 
@@ -15,11 +16,15 @@ from kohort.console.app import Changes, Console, make_app
 from kohort.console.guard import Rules, is_loopback
 from kohort.console.source import Source
 
+log = logging.getLogger("kohort.console")
+CANCELS, CANCEL_EVERY_S = 10, 1.0
+
 
 def listen(host: str, port: int) -> socket.socket:
     """Raises OSError where that cannot be."""
-    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listening = socket.socket(family, kind)
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    # asyncio turns Nagle's delay off where it is told that the socket is TCP: else every small answer takes 40 ms.
+    listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
@@ -55,24 +60,44 @@ async def serve(
         make_app(console, rules), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
-    filling = asyncio.create_task(source.run())
-    watching = asyncio.create_task(_until_stdin_ends(server)) if end_with_stdin else None
+    filling = asyncio.create_task(_fill(source))
     stopping = asyncio.create_task(_tell(server, console, stop or asyncio.Event()))
+    beside = [filling, stopping, *([asyncio.create_task(_until_stdin_ends(server))] if end_with_stdin else [])]
     ready()
     try:
         await server.serve(sockets=[listening])
     finally:
-        for task in (filling, stopping, watching):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+        await _end(beside)
+
+
+async def _fill(source: Source) -> None:
+    try:
+        await source.run()
+    except Exception as error:
+        log.exception("what fills the console failed")
+        text = f"The reading of {source.what} failed: {error!r}."
+        source.notice("source", "problem", text, "What is shown is what was known before. Start the console anew.")
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancelled until they are over: a cancellation can be lost, to an error of the very same moment for one."""
+    waiting = set(tasks)
+    for _ in range(CANCELS):
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=CANCEL_EVERY_S)
+        if not waiting:
+            return
+    for task in waiting:
+        task.print_stack(file=(stack := io.StringIO()))
+        log.error("does not end, though it was cancelled %d times:\n%s", CANCELS, stack.getvalue())
 
 
 async def _tell(server: uvicorn.Server, console: Console, stop: asyncio.Event) -> None:
     """Streams end when the server is asked to: they would keep it for ever."""
     while not server.should_exit:
-        server.should_exit = stop.is_set()
+        if stop.is_set():  # and never the other way round: a signal may set it at any moment
+            server.should_exit = True
         await asyncio.sleep(0.1)
     console.stopping.set()
 

@@ -2,12 +2,11 @@
 
 import { html, render, useCallback, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { ask, listen } from "./api.js";
-import { ClusterScreen } from "./cluster.js";
-import { GroupScreen } from "./group.js";
 import { GroupsScreen } from "./groups.js";
 import { link, read, write } from "./state.js";
 
-const FIRST_ROWS = 150;
+const FIRST_ROWS = 50;  // as index.html asks for before any script runs
+const SCREENS = { group: () => import("./group.js"), cluster: () => import("./cluster.js") };
 const THEMES = { system: "dark", dark: "light", light: "system" };
 
 function useTheme() {
@@ -39,6 +38,15 @@ function useGroups(news) {
     next().catch(() => {}).finally(() => { kept.busy = false; });
   }, [news]);
   return rows;
+}
+
+// The table of groups comes first: what the other screens need is loaded when one is opened, or when the table stands.
+function useScreen(screen, shown) {
+  const [made, setMade] = useState({});
+  const load = (name) => SCREENS[name]().then((found) => setMade((before) => ({ ...before, [name]: Object.values(found)[0] })), () => {});
+  useEffect(() => { if (screen in SCREENS) load(screen); }, [screen]);
+  useEffect(() => { if (shown) requestIdleCallback(() => Object.keys(SCREENS).forEach(load), { timeout: 2000 }); }, [shown]);
+  return made[screen];
 }
 
 function Notices({ status, lost }) {
@@ -85,6 +93,7 @@ function App() {
   });
 
   const screen = state.group !== undefined ? "group" : state.screen === "cluster" ? "cluster" : "groups";
+  const Other = useScreen(screen, rows !== null);
   useEffect(() => { document.title = `${screen === "group" ? state.group : screen === "cluster" ? "Cluster" : "Groups"} – kohort`; }, [screen, state.group]);
 
   const to = (next) => ({ href: link(next), onClick: (event) => { if (!event.metaKey && !event.ctrlKey) { event.preventDefault(); go(next); scrollTo(0, 0); } } });
@@ -106,8 +115,8 @@ function App() {
     <main id="main" tabindex="-1">
       <${Notices} status=${status} lost=${lost} />
       ${screen === "groups" && html`<${GroupsScreen} rows=${rows} state=${state} go=${go} to=${to} />`}
-      ${screen === "group" && html`<${GroupScreen} key=${state.group} row=${row} state=${state} go=${go} to=${to} news=${news} status=${status} theme=${theme} />`}
-      ${screen === "cluster" && html`<${ClusterScreen} news=${news} status=${status} to=${to} rows=${rows} />`}
+      ${screen === "group" && Other && html`<${Other} key=${state.group} row=${row} state=${state} go=${go} to=${to} news=${news} status=${status} theme=${theme} />`}
+      ${screen === "cluster" && Other && html`<${Other} news=${news} status=${status} to=${to} rows=${rows} />`}
     </main>
     <footer>All times are UTC. Keys: <kbd>/</kbd> search, <kbd>g</kbd> groups, <kbd>c</kbd> cluster, <kbd>t</kbd> theme; in a timeline <kbd>←</kbd> <kbd>→</kbd> move, <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>n</kbd> <kbd>p</kbd> next and previous rebalance, <kbd>f</kbd> follow.</footer>`;
 }

@@ -49,7 +49,7 @@ function Row({ row, to }) {
 }
 
 export function GroupsScreen({ rows, state, go, to }) {
-  const [limit, setLimit] = useState(100);
+  const [limit, setLimit] = useState(40);
   const end = useRef(null);
   const words = (state.q || "").toLowerCase();
   const show = state.show || "all";

@@ -2,6 +2,10 @@
 // uPlot has the axes, the cursor and the series; the bars are painted in its draw hook, at most one a pixel and lane.
 
 import { compact, held, printable, time } from "./format.js";
+import uPlot from "./vendor/uplot.js";
+
+// The table of groups needs none of it.
+await new Promise((done, failed) => document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: "/static/vendor/uplot.css", onload: done, onerror: failed })));
 
 const PALETTE = ["#4f8ef7", "#e5844b", "#3fb27f", "#b07cf0", "#e05d7b", "#2fb3c7", "#c9a227", "#8a99ad", "#d16ec0", "#6fae3c"];
 export const LANE = 36;
