@@ -109,10 +109,11 @@ class ClusterCatalog(Catalog):
     def growing(self, topic: Topic, count: int) -> Generator[None, None, None]:
         yield from ()
         key = to_base64(topic.topic_id)
-        new = range(len(topic.partitions), count)
+        before = len(topic.partitions)
+        wider = TopicState(topic.name, key, {}, grown_from=[before])
         self._want(
             {"kind": "grow", "topic": key, "partitions": count},
-            *lead_new(TopicState(topic.name, key, {}), new, self._leaders()),
+            *lead_new(wider, range(before, count), self._leaders()),
         )
 
     def set_overrides(self, topic: Topic, overrides: Mapping[str, str]) -> None:
@@ -174,6 +175,7 @@ class ClusterCatalog(Catalog):
 
     def _appear(self, state: TopicState) -> Topic:
         topic = Topic(state.name, from_base64(state.topic_id), dict(state.configs), 0, len(state.partitions))
+        topic.grown_from = list(state.grown_from)
         topic.config = LogConfig.parse(topic.overrides, self.base_config)
         self._open_partitions(topic, len(state.partitions))
         self._add(topic)
@@ -209,7 +211,10 @@ class ClusterCatalog(Catalog):
         if kind == "delete_topic":
             self._vanish(topic)
         elif kind == "grow":
+            topic.grown_from = [*topic.grown_from, topic.count]
             self._open_partitions(topic, change["partitions"])
+        elif kind == "homed" and topic.count == change["partitions"]:
+            topic.grown_from = []
         elif kind == "topic_configs":
             topic.overrides = dict(change["configs"])
             self._configure(topic, LogConfig.parse(topic.overrides, self.base_config))
@@ -223,4 +228,4 @@ class ClusterCatalog(Catalog):
         logger.info("topic %s is deleted", topic.name)
 
 
-_OF_TOPICS = frozenset({"delete_topic", "grow", "topic_configs"})
+_OF_TOPICS = frozenset({"delete_topic", "grow", "homed", "topic_configs"})

@@ -231,7 +231,7 @@ class GroupService(CoordinatorService):
         self.serve(Request(told, ask, 0), now_ms)
 
     def _changed(self, stored: Write[ShardGroups] | None, now_ms: int) -> None:
-        if stored is None or stored.shard.state.strays:
+        if stored is None or self.coordinator.counts_before:
             self._home_strays(now_ms)
         if stored is not None and self._core.meter is not None:
             self._core.meter.groups.offsets_committed += sum(map(_commits, stored.decisions))
@@ -255,6 +255,17 @@ class GroupService(CoordinatorService):
                 ", ".join(sorted(strays)),
                 OFFSETS_TOPIC,
             )
+
+        if self.coordinator.counts_before and self.coordinator.all_at_home:
+            self._all_at_home(now_ms)
+
+    def _all_at_home(self, now_ms: int) -> None:
+        """Nothing of before the topic grew is left to look for."""
+        topic, membership = self._core.topics.by_name[OFFSETS_TOPIC], self._core.membership
+        if membership is not None:
+            membership.homed(topic, now_ms)
+        elif self._core.topics.homed(topic):
+            self.coordinator.counts_before = []
 
     # ---- the life of the broker
 

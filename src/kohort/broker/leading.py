@@ -18,7 +18,7 @@ from kohort.cluster import loading
 from kohort.cluster.engine import claim
 from kohort.cluster.journal import decode
 from kohort.cluster.journal_writer import JournalWrite, JournalWriter
-from kohort.cluster.placing import moves
+from kohort.cluster.placing import is_gathered, moves
 from kohort.cluster.snapshots import Damaged
 from kohort.cluster.state import NO_LEADER
 from kohort.protocol.uuids import from_base64
@@ -102,6 +102,9 @@ class Leading:
             self._load(wanted, now_ms)
         for topic in news:
             self._core.leaders_changed(topic, now_ms)
+        self._plan_balance(now_ms)
+
+    def _plan_balance(self, now_ms: int) -> None:
         delay_ms = self._delay_ms()
         if (self._balance_due_ms is None or not delay_ms) and self._has_moves():
             self._balance_due_ms = now_ms + delay_ms
@@ -239,6 +242,7 @@ class Leading:
             news[partition.topic] = None
         for topic in news:
             self._core.leaders_changed(topic, now_ms)
+        self._plan_balance(now_ms)
 
     # ---- write
 
@@ -332,11 +336,13 @@ class Leading:
         return membership.is_member and bool(moves(membership.state, membership.journal.journal, membership.node_id, 1))
 
     def _delay_ms(self) -> int:
-        """None for what an operator wants."""
+        """None for what an operator wants, or what groups wait for."""
         membership = self._membership
         state, here = membership.state, (NO_LEADER, membership.node_id)
-        wanted = membership.node_id in state.drained or any(row.wanted not in here for _, _, row in self._own())
-        return 0 if wanted else self._balance_delay_ms
+        is_wanted = membership.node_id in state.drained or any(
+            row.wanted not in here or is_gathered(topic) for topic, _, row in self._own()
+        )
+        return 0 if is_wanted else self._balance_delay_ms
 
     def _balance(self, now_ms: int) -> None:
         membership = self._membership

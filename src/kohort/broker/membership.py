@@ -21,7 +21,7 @@ from kohort.broker.cluster_jobs import StoreJob, read_range
 from kohort.broker.cluster_topics import ClusterCatalog
 from kohort.broker.leading import Leading
 from kohort.broker.peers import Peers
-from kohort.broker.proposals import Asked, EnsureTopic, ProducerIds, Proposal, Register, TakeOver
+from kohort.broker.proposals import Asked, EnsureTopic, Homed, ProducerIds, Proposal, Register, TakeOver
 from kohort.cluster import meta_log, names
 from kohort.cluster.engine import Engine, Exists
 from kohort.cluster.journal_writer import JournalWriter
@@ -237,6 +237,12 @@ class Membership:
         if not any(isinstance(proposal, EnsureTopic) and proposal.name == name for proposal in waiting):
             self.propose(EnsureTopic(self, name, partitions), now_ms)
 
+    def homed(self, topic: Topic, now_ms: int) -> None:
+        """What the partitions of a grown topic had of others is where it belongs now."""
+        waiting = [proposal for proposal, _ in self._proposals] + [self._proposing[0] if self._proposing else None]
+        if not any(isinstance(proposal, Homed) for proposal in waiting):
+            self.propose(Homed(topic), now_ms)
+
     def _propose_first(self, proposal: Proposal, now_ms: int) -> None:
         self._proposals.appendleft((proposal, now_ms))
         self._propose_next(now_ms)
@@ -349,7 +355,7 @@ class Membership:
                 self._sweep(change["topic"], len(topic.partitions))
                 self.core.changed(topic.partitions, now_ms)
                 self.core.topics_deleted({topic.name: topic.topic_id}, now_ms)
-            elif kind == "grow" and topic is not None:
+            elif kind in ("grow", "homed") and topic is not None:
                 came.append(topic)
             elif kind == "register" and change["node"] == self.node_id:
                 self._own_registration(change, now_ms)

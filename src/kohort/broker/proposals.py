@@ -13,11 +13,13 @@ from kohort.broker import error_answers
 from kohort.cluster.placing import chosen, lead, take_over
 from kohort.cluster.state import NO_LEADER, PRODUCER_ID_BLOCK, Change, ClusterState, Status
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.uuids import to_base64
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.membership import Membership
     from kohort.broker.table import Handler
+    from kohort.broker.topics import Topic
 
 logger = logging.getLogger("kohort.cluster")
 
@@ -82,6 +84,26 @@ class Wish:
 
     def changes(self, state: ClusterState, now_ms: int) -> list[Change]:
         return [change for change in self._changes if change.get("topic") is None or change["topic"] in state.topics]
+
+    def committed(self, now_ms: int) -> None:
+        pass
+
+    def needless(self, now_ms: int) -> None:
+        pass
+
+
+class Homed:
+    """A topic that has grown has everything in its place again: others may lead its partitions."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic_id = to_base64(topic.topic_id)
+        self._partitions = topic.count
+
+    def changes(self, state: ClusterState, now_ms: int) -> list[Change]:
+        topic = state.topics.get(self._topic_id)
+        if topic is None or not topic.grown_from or len(topic.partitions) != self._partitions:
+            return []
+        return [{"kind": "homed", "topic": self._topic_id, "partitions": self._partitions}]
 
     def committed(self, now_ms: int) -> None:
         pass

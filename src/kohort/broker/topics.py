@@ -390,6 +390,16 @@ class Catalog:
         topic.partitions = wider.partitions
         logger.info("topic %s has %d partitions now, it had %d", topic.name, count, before)
 
+    def homed(self, topic: Topic) -> bool:
+        """Nothing is where it was before the topic grew: nobody has to look there. False where that is not saved."""
+        before, topic.grown_from = topic.grown_from, []
+        try:
+            self.save()
+        except KafkaError as error:
+            topic.grown_from = before
+            logger.error("not saved, it is tried again later: %s", error)
+        return not topic.grown_from
+
     def want_leader(self, topic: Topic, partition: int, node_id: int, *, once: bool = False) -> None:
         """A broker that stands alone leads everything already."""
 

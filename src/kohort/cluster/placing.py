@@ -12,6 +12,13 @@ from kohort.cluster.state import NO_LEADER, Change, ClusterState, PartitionState
 
 TOGETHER = {"__consumer_offsets": "groups", "__kohort_group_events": "groups"}
 """Topics whose partitions of one number belong to one broker: who coordinates a group can write its events."""
+COORDINATED = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics in which a name belongs to the partition of its hash, so to another one when there are more of them."""
+
+
+def is_gathered(topic: TopicState) -> bool:
+    """Whether one broker leads all of it: what a name had before the topic grew is found by who leads both places."""
+    return bool(topic.grown_from) and topic.name in COORDINATED
 
 
 def score(key: str, partition: int, node_id: int) -> bytes:
@@ -21,12 +28,14 @@ def score(key: str, partition: int, node_id: int) -> bytes:
 def owner(topic: TopicState, partition: int, live: Sequence[int]) -> int:
     """Who leads a partition by its name alone."""
     key = TOGETHER.get(topic.name, topic.topic_id)
-    return max(live, key=lambda node_id: score(key, partition, node_id), default=NO_LEADER)
+    number = 0 if is_gathered(topic) else partition
+    return max(live, key=lambda node_id: score(key, number, node_id), default=NO_LEADER)
 
 
 def chosen(topic: TopicState, index: int, partition: PartitionState, live: Sequence[int]) -> int:
     """The same, but for an operator's wish."""
-    return partition.wanted if partition.wanted in live else owner(topic, index, live)
+    is_free = partition.wanted in live and not is_gathered(topic)
+    return partition.wanted if is_free else owner(topic, index, live)
 
 
 def lead(topic: TopicState, index: int, leader: int, until: int | None = None) -> Change:

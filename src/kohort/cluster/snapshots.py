@@ -62,7 +62,7 @@ def decode_state(name: str, data: bytes) -> ClusterState:
         state.brokers[row["node_id"]] = BrokerState(**row | {"status": Status(row["status"])})
     for row in document["topics"]:
         partitions = [_partition(partition) for partition in row["partitions"]]
-        topic = TopicState(row["name"], row["topic_id"], row["configs"], partitions)
+        topic = TopicState(row["name"], row["topic_id"], row["configs"], partitions, row.get("grown_from", []))
         state.topics[topic.topic_id] = topic
         state.names[topic.name] = topic.topic_id
     state.broker_configs = {node: configs for node, configs in document["broker_configs"]}

@@ -88,6 +88,8 @@ class TopicState:
     topic_id: str
     configs: dict[str, str]
     partitions: list[PartitionState] = field(default_factory=list)
+    grown_from: list[int] = field(default_factory=list)
+    """How many partitions it had before, as long as what is in them may belong to others."""
 
 
 class News(NamedTuple):
@@ -212,7 +214,13 @@ class ClusterState:
 
     def _grow(self, change: Change) -> None:
         topic = self.topics[change["topic"]]
+        topic.grown_from.append(len(topic.partitions))
         topic.partitions += [PartitionState() for _ in range(change["partitions"] - len(topic.partitions))]
+
+    def _homed(self, change: Change) -> None:
+        topic = self.topics[change["topic"]]
+        if len(topic.partitions) == change["partitions"]:  # else it has grown once more
+            topic.grown_from.clear()
 
     def _topic_configs(self, change: Change) -> None:
         self.topics[change["topic"]].configs = dict(change["configs"])
@@ -246,6 +254,7 @@ _APPLY: dict[str, Callable[[ClusterState, Change], None]] = {
     "topic": ClusterState._topic,
     "delete_topic": ClusterState._delete_topic,
     "grow": ClusterState._grow,
+    "homed": ClusterState._homed,
     "topic_configs": ClusterState._topic_configs,
     "broker_configs": ClusterState._broker_configs,
     "group_configs": ClusterState._group_configs,

@@ -71,7 +71,7 @@ class Coordinator:
         self._nowhere: GroupShard = Shard(-1, -1, 0, Life.CLOSED, self._new_state(-1, TimerQueue(), None))
         self._on_its_way: GroupShard = Shard(-1, -1, 0, Life.LOADING, self._new_state(-1, TimerQueue(), None))
         self._scattered = True  # whether groups may be elsewhere than where their name belongs
-        self._counts_before: list[int] = []  # of partitions, before the topic grew: groups may be where those say
+        self.counts_before: list[int] = []  # of partitions, before the topic grew: groups may be where those say
         self._routes: dict[str, GroupShard] = {}  # of groups that were seen in their shard: saves the hash of the name
         self.runtime.shards_changed = self._shards_changed
         self._handlers: dict[type, Callable[[Request], None]] = {
@@ -145,11 +145,7 @@ class Coordinator:
     def use_partitions(self, count: int, now_ms: int, grown_from: Sequence[int] = ()) -> None:
         """How many the topic has now, and had before: it decides where a group lives. Groups that have to move lose
         their rebalance, not their generation."""
-        if not self.runtime.shards:
-            self._counts_before.clear()
-        elif count != self.config.offsets_topic_num_partitions:
-            self._counts_before.append(self.config.offsets_topic_num_partitions)
-        self._counts_before += [had for had in grown_from if had not in self._counts_before]
+        self.counts_before = list(grown_from)
         if count == self.config.offsets_topic_num_partitions:
             return
         self.config.offsets_topic_num_partitions = count
@@ -166,6 +162,14 @@ class Coordinator:
     def _shards_changed(self) -> None:
         self._routes.clear()
         self._scattered = True
+
+    @property
+    def all_at_home(self) -> bool:
+        """Every partition is served here, nothing in them belongs elsewhere, and all that says so is stored."""
+        shards = self.runtime.shards.values()
+        return len(shards) == self.config.offsets_topic_num_partitions and all(
+            shard.life is ACTIVE and shard.resting is None and not shard.state.strays for shard in shards
+        )
 
     def home_strays(self, now_ms: int) -> list[str]:
         """Groups that this sent to the partition their name belongs to now."""
@@ -228,15 +232,18 @@ class Coordinator:
 
     def _elsewhere(self, group_id: str) -> GroupShard | None:
         """A group that is not at home, in a topic that has grown, may be on its way there, not be read yet, or be where
-        nothing can be read: nobody can tell, and a group that seems new would begin without its commits."""
+        nothing can be read, or another broker leads: nobody can tell, and a group that seems new would begin without
+        its commits."""
         shards = self.runtime.shards
         loading = any(shard.life is Life.LOADING for shard in shards.values())
-        failed = {index for index, shard in shards.items() if shard.life is Life.FAILED} if self._counts_before else ()
-        self._scattered = loading or bool(failed) or any(shard.state.strays for shard in shards.values())
-        if loading or any(group_id in shard.state.strays for shard in shards.values()):
+        strays = any(shard.state.strays for shard in shards.values())
+        self._scattered = loading or strays or bool(self.counts_before)
+        if loading or (strays and any(group_id in shard.state.strays for shard in shards.values())):
             return self._on_its_way
-        before = (partition_for(group_id, count) for count in self._counts_before)
-        return next((shards[index] for index in before if index in failed), None)
+        before = [partition_for(group_id, count) for count in self.counts_before]
+        if any(index not in shards for index in before):
+            return self._on_its_way
+        return next((shards[index] for index in before if shards[index].life is Life.FAILED), None)
 
     def _error(self, shard: GroupShard) -> ErrorCode:
         return UNAVAILABLE[shard.life] if self.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE

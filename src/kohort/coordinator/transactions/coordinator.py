@@ -114,11 +114,7 @@ class TransactionCoordinator:
     def use_partitions(self, count: int, grown_from: Sequence[int] = ()) -> None:
         """How many the topic has now, and had before. An id that is known stays where it is, a new one goes where its
         name belongs."""
-        if not self.runtime.shards:
-            self._counts_before.clear()
-        elif count != self.config.transaction_state_log_num_partitions:
-            self._counts_before.append(self.config.transaction_state_log_num_partitions)
-        self._counts_before += [had for had in grown_from if had not in self._counts_before]
+        self._counts_before = list(grown_from)
         self.config.transaction_state_log_num_partitions = count
         self._shards_changed()
 
@@ -142,19 +138,19 @@ class TransactionCoordinator:
 
     def _wherever(self, transactional_id: str, home: TransactionShard) -> TransactionShard | ErrorCode:
         """In a topic that has grown an id may be where it belonged before. Until all is read nobody can tell, and where
-        nothing can be read an id that seems new would begin without its fence."""
-        shards = self.runtime.shards.values()
-        if any(shard.life is Life.LOADING for shard in shards):
+        nothing can be read, or another broker leads, an id that seems new would begin without its fence."""
+        shards = self.runtime.shards
+        if any(shard.life is Life.LOADING for shard in shards.values()):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        failed = {shard.partition for shard in shards if shard.life is Life.FAILED} if self._counts_before else set()
-        self._scattered = bool(failed) or any(
-            self.partition_for(name) != shard.partition for shard in shards for name in shard.state.transactions
-        )
-        for shard in shards:
-            if shard.life is ACTIVE and transactional_id in shard.state.transactions:
+        self._scattered = bool(self._counts_before)
+        before = [partition_for(transactional_id, count) for count in self._counts_before]
+        if any(index not in shards for index in before):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        for shard in (shards[index] for index in before):
+            if shard.life is not ACTIVE:
+                return UNAVAILABLE[shard.life]
+            if transactional_id in shard.state.transactions:
                 return shard
-        if any(partition_for(transactional_id, count) in failed for count in self._counts_before):
-            return UNAVAILABLE[Life.FAILED]
         return home
 
     # ---- to look at
