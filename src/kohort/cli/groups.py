@@ -39,20 +39,10 @@ TYPES = ("classic", "consumer", "share", "streams")
 def list_groups(
     target: Target,
     state: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STATE[,...]",
-            help="Only groups in these states, e.g. Stable or Empty.",
-            autocompletion=names.one_of(*STATES),
-        ),
+        list[str] | None, names.several("STATE", STATES, "Only groups in these states, e.g. Stable or Empty.")
     ] = None,
     type: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TYPE[,...]",
-            help="Only groups of these types: classic, consumer, share, streams.",
-            autocompletion=names.one_of(*TYPES),
-        ),
+        list[str] | None, names.several("TYPE", TYPES, f"Only groups of these types: {', '.join(TYPES)}.")
     ] = None,
     match: Match = None,
     json: JsonOption = False,

@@ -15,7 +15,7 @@ import typer
 from kohort.cli import names, properties
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.history_layouts import LAYOUTS, shown
-from kohort.cli.ingest import ingest
+from kohort.cli.ingest import Kept, SparkConfig, ingest
 from kohort.cli.output import JsonOption, plural, print_json, print_table
 from kohort.cli.quiet import Progress, quiet_processes
 from kohort.cli.style import GroupWithOptions, command, new_app
@@ -64,13 +64,8 @@ def history(
         Path | None,
         typer.Option(metavar="FILE", help="Also write the reports as one HTML file."),
     ] = None,
-    kept: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="DIR", help="From tables that an ingest keeps, not from a cluster."),
-    ] = None,
-    spark_config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark, such as spark.driver.memory=4g.")
-    ] = None,
+    kept: Kept = None,
+    spark_config: SparkConfig = None,
     json: JsonOption = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:

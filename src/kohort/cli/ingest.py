@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from kohort.history.kept import Round
 
 FORMATS = ("parquet", "delta")
+Kept = Annotated[
+    Path | None, typer.Option("--from", metavar="DIR", help="From tables that an ingest keeps, not from a cluster.")
+]
+SparkConfig = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark, such as spark.driver.memory=4g.")
+]
 
 
 def ingest(
@@ -36,9 +42,7 @@ def ingest(
     every: Annotated[
         float, typer.Option(metavar="SECONDS", help="How often to look, with --continuous.", min=0.1)
     ] = 10,
-    spark_config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark, such as spark.driver.memory=4g.")
-    ] = None,
+    spark_config: SparkConfig = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON object a round.")] = False,
 ) -> None:
     """Keep the history of all groups in a directory, from where the last ingest ended.

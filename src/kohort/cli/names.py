@@ -52,6 +52,11 @@ def one_of(*values: str) -> Callable[[str], list[str]]:
     return complete
 
 
+def several(what: str, values: Iterable[str], help: str) -> Any:
+    """An option that takes some of these; `chosen` reads it."""
+    return typer.Option(metavar=f"{what}[,...]", help=help, autocompletion=one_of(*values))
+
+
 def chosen(given: Iterable[str] | None, known: Iterable[str], what: str) -> list[str]:
     """Values of an option that takes some of a list, with commas or several times, in any case."""
     by_name = {name.lower(): name for name in known}

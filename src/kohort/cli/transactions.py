@@ -33,12 +33,7 @@ Ids = Annotated[
 def list_transactions(
     target: Target,
     state: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STATE[,...]",
-            help="Only those in these states, e.g. Ongoing.",
-            autocompletion=names.one_of(*STATES),
-        ),
+        list[str] | None, names.several("STATE", STATES, "Only those in these states, e.g. Ongoing.")
     ] = None,
     match: Annotated[
         str | None,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kohort.cli import names
 from kohort.cli.failures import WrongInput
+from kohort.cli.ingest import Kept, SparkConfig
 from kohort.cli.output import JsonOption, print_json, print_table
 from kohort.cli.target import Target, warn
 from kohort.cli.times import human_ms, parse_duration_ms
@@ -42,13 +42,8 @@ def whatif(
     since: Annotated[str | None, typer.Option(metavar="TIME", help="From then on.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before that.")] = None,
     last: Annotated[int, typer.Option(metavar="COUNT", help="Groups that are printed.", min=1)] = 30,
-    kept: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="DIR", help="From tables that an ingest keeps, not from a cluster."),
-    ] = None,
-    spark_config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark, such as spark.driver.memory=4g.")
-    ] = None,
+    kept: Kept = None,
+    spark_config: SparkConfig = None,
     json: JsonOption = False,
 ) -> None:
     """Replay the recorded memberships of groups with another choice: what would have moved and stood still?

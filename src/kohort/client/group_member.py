@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 from kohort.assignors import ConsumerGroupMetadata
 from kohort.client.commits import NO_GENERATION, Ask, Commits, Kind
@@ -23,6 +24,16 @@ from kohort.protocol.errors import KafkaError
 
 class IllegalTransition(RuntimeError):
     """A bug in the member: a move that the table does not allow."""
+
+
+_E = TypeVar("_E", bound=Enum)
+
+
+def moved(now: _E, to: _E, moves: Mapping[_E, frozenset[_E]]) -> _E:
+    """Where a member is after a move that its table allows."""
+    if to not in moves[now]:
+        raise IllegalTransition(f"{now.name} -> {to.name}")
+    return to
 
 
 class GroupMember(ABC):

@@ -21,7 +21,7 @@ from kohort.assignors import (
 )
 from kohort.client.commits import NO_GENERATION, NO_GENERATION_ID, Generation
 from kohort.client.committing import COORDINATOR_MOVED
-from kohort.client.effects import Assign, AutoCommit, Destination, Fail, Left, Lose, RefreshMetadata, Revoke
+from kohort.client.effects import Assign, Destination, Fail, Left, RefreshMetadata
 from kohort.client.errors import FencedInstanceIdError, error_for
 from kohort.client.member_state import MemberBase
 from kohort.client.snapshots import cluster_metadata, partition_map, partition_set
@@ -51,27 +51,11 @@ class Joining(MemberBase):
             self._rebalance_began_ms, self._cause = now_ms, self._rejoin_reason
         self._begin_giving_up(Purpose.REJOIN, now_ms + self.config.rebalance_timeout_ms, now_ms)
 
-    def _begin_giving_up(self, purpose: Purpose, give_up_by_ms: int, now_ms: int) -> None:
-        self._purpose = purpose
-        self._give_up_by_ms = give_up_by_ms
-        stable = self.state is MemberState.STABLE and self.generation.valid and bool(self.owned)
-        if self.config.enable_auto_commit and (stable or (self._manual and purpose is Purpose.LEAVE)):
-            self._go(Step.COMMITTING)
-            self._offer(AutoCommit(purpose.value))
-        else:
-            self._give_up(now_ms)
+    def _may_commit(self) -> bool:
+        return self.state is MemberState.STABLE and self.generation.valid
 
-    def _give_up(self, now_ms: int) -> None:
-        self._go(Step.REVOKING)
-        self._prepare_ask = None
-        partitions, lost = self._to_give_up()
-        if not partitions:
-            self._given_up(now_ms)
-        elif lost:
-            self._offer(Lose(partitions, self._why_out or self._rejoin_reason))
-        else:
-            reason = self._leaving if self._purpose is Purpose.LEAVE else self._rejoin_reason
-            self._offer(Revoke(partitions, reason or self._purpose.value, self._give_up_by_ms))
+    def _why_given_up(self) -> str:
+        return (self._leaving or "") if self._purpose is Purpose.LEAVE else self._rejoin_reason
 
     def _to_give_up(self) -> tuple[frozenset[TopicPartition], bool]:
         """Which partitions, and whether they are lost already."""
@@ -85,10 +69,6 @@ class Joining(MemberBase):
         if self.protocol is RebalanceProtocol.EAGER:
             return self.owned, False
         return frozenset(tp for tp in self.owned if tp.topic not in self.topics), False
-
-    @property
-    def held_back(self) -> frozenset[TopicPartition]:
-        return self._to_give_up()[0] if self.step in (Step.COMMITTING, Step.REVOKING) else frozenset()
 
     def _given_up(self, now_ms: int) -> None:
         if self._purpose is Purpose.LEAVE:

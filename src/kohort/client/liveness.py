@@ -152,6 +152,3 @@ class Liveness(Joining):
         if current:
             self._evicted("OffsetCommit", error.code, now_ms)
         return self._commit_failed(ask, error.code)
-
-    def _commit_awaited(self) -> bool:
-        return self.step is Step.COMMITTING and self._no_action()

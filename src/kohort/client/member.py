@@ -15,18 +15,15 @@ from typing import Any
 
 from kohort.client import snapshots
 from kohort.client.effects import (
-    Assign,
     AutoCommit,
-    Lose,
     MemberEffect,
     MetadataSnapshot,
     RefreshMetadata,
-    Revoke,
 )
 from kohort.client.errors import ConfigError
 from kohort.client.group_member import IllegalTransition
 from kohort.client.liveness import Liveness
-from kohort.client.states import HEARTBEATING, STEPS, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
+from kohort.client.states import HEARTBEATING, STEPS, TRANSITIONS, MemberConfig, MemberState, Step
 from kohort.protocol.errors import ErrorCode, KafkaError
 
 __all__ = ["STEPS", "TRANSITIONS", "IllegalTransition", "Member", "MemberConfig", "MemberState", "Step"]
@@ -77,31 +74,8 @@ class Member(Liveness):
             self._begin_leave(now_ms)
         return self._advance(now_ms)
 
-    def revoked(self, now_ms: int) -> list[MemberEffect]:
-        action = self._taken
-        assert isinstance(action, Revoke | Lose)
-        self._taken = None
-        self.owned -= action.partitions
-        if not self._resumed(now_ms):
-            self._given_up(now_ms)
-        return self._advance(now_ms)
-
-    def assigned(self, now_ms: int) -> list[MemberEffect]:
-        assert isinstance(self._taken, Assign)
-        self._taken = None
-        if not self._resumed(now_ms):
-            self._go(Step.IDLE)
-        return self._advance(now_ms)
-
-    def _resumed(self, now_ms: int) -> bool:
-        """While the application was busy the member dropped out or was told to leave: that comes first now."""
-        dropped_out, self._restart = self._restart, False
-        if self._leaving is not None and (dropped_out or self._purpose is not Purpose.LEAVE):
-            self._begin_leave(now_ms)
-            return True
-        if dropped_out:
-            self._go(Step.IDLE)
-        return dropped_out
+    def _dropped_out(self, now_ms: int) -> None:
+        self._go(Step.IDLE)
 
     # -- events: the world --------------------------------------------------------------------------------------------
 

@@ -9,14 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kohort.assignors import Assignment, Assignor, RebalanceProtocol, Subscription, rebalance_protocol
-from kohort.client.committing import Committing
 from kohort.client.effects import WatchTopics
-from kohort.client.group_member import IllegalTransition
+from kohort.client.group_member import moved
+from kohort.client.handing_over import HandingOver
 from kohort.client.states import STEPS, TRANSITIONS, MemberConfig, MemberState, Purpose, Step
 
 
-class MemberBase(Committing):
+class MemberBase(HandingOver):
     """State of one consumer in one group of the classic protocol."""
+
+    STEPS = STEPS
+    FIRST_PURPOSE = Purpose.REJOIN
 
     def __init__(self, config: MemberConfig, assignors: Sequence[Assignor], uniform: Callable[[], float]) -> None:
         self._assignors = {assignor.name: assignor for assignor in assignors}
@@ -27,8 +30,6 @@ class MemberBase(Committing):
         self._init_rebalance()
 
     def _init_rebalance(self) -> None:
-        self.step = Step.IDLE
-        self._purpose = Purpose.REJOIN
         self._rejoin_needed = False
         self._rejoin_reason = ""
         self._cause = ""
@@ -61,17 +62,8 @@ class MemberBase(Committing):
     # -- for all parts ------------------------------------------------------------------------------------------------
 
     def _transition_to(self, state: MemberState) -> None:
-        if state is self.state:
-            return
-        if state not in TRANSITIONS[self.state]:
-            raise IllegalTransition(f"{self.state.name} -> {state.name}")
-        self.state = state
-
-    def _go(self, step: Step) -> None:
-        """The only writer of `step`."""
-        if step not in STEPS[self.step]:
-            raise IllegalTransition(f"{self.step.name} -> {step.name}")
-        self.step = step
+        if state is not self.state:
+            self.state = moved(self.state, state, TRANSITIONS)
 
     def _request_rejoin(self, reason: str, now_ms: int) -> None:
         if not self._rejoin_needed and self.state is not MemberState.UNJOINED:

@@ -32,7 +32,7 @@ HEARTBEATING = frozenset({MemberState.COMPLETING_REBALANCE, MemberState.STABLE})
 
 
 class Step(Enum):
-    """Where a member is on its way through a rebalance, or out of the group."""
+    """Where a member is on its way through a rebalance, or out of the group. The consumer protocol knows four."""
 
     IDLE = "nothing is under way"
     COMMITTING = "an automatic commit comes before partitions are given up"
@@ -64,6 +64,10 @@ class Purpose(Enum):
 
     REJOIN = "before joining again"
     HAND_OVER = "the new assignment gives them to others"
+    RECONCILE = "the group gives them to others"
+    """The consumer protocol's."""
+    LOSE = "out of the group"
+    """The consumer protocol's."""
     LEAVE = "leaving the group"
 
 

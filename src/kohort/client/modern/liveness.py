@@ -14,7 +14,8 @@ from kohort.client.errors import FencedInstanceIdError
 from kohort.client.modern.heartbeats import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Subscribed, least_version
 from kohort.client.modern.reconciling import Reconciling
 from kohort.client.modern.refusals import explained
-from kohort.client.modern.states import MemberState, Purpose
+from kohort.client.modern.states import MemberState
+from kohort.client.states import Purpose
 from kohort.client.types import partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kohort.client.effects import Assign, AutoCommit, Lose, MemberEffect, MetadataSnapshot, RefreshMetadata, Revoke
+from kohort.client.effects import AutoCommit, MemberEffect, MetadataSnapshot, RefreshMetadata
 from kohort.client.modern.liveness import Liveness
-from kohort.client.modern.states import IN_GROUP, MAY_JOIN, MemberState, Purpose, Step
-from kohort.client.states import MemberConfig
+from kohort.client.modern.states import IN_GROUP, MAY_JOIN, MemberState
+from kohort.client.states import MemberConfig, Step
 from kohort.protocol.errors import KafkaError
 
 
@@ -65,30 +65,8 @@ class ModernMember(Liveness):
             self._begin_leave(now_ms)
         return self._advance(now_ms)
 
-    def revoked(self, now_ms: int) -> list[MemberEffect]:
-        action = self._taken
-        assert isinstance(action, Revoke | Lose)
-        self._taken = None
-        self.owned -= action.partitions
-        if not self._resumed(now_ms):
-            self._given_up(now_ms)
-        return self._advance(now_ms)
-
-    def assigned(self, now_ms: int) -> list[MemberEffect]:
-        assert isinstance(self._taken, Assign)
-        self._taken = None
-        if not self._resumed(now_ms):
-            self._go(Step.IDLE)
-        return self._advance(now_ms)
-
-    def _resumed(self, now_ms: int) -> bool:
-        dropped_out, self._restart = self._restart, False
-        if self._leaving is not None and (dropped_out or self._purpose is not Purpose.LEAVE):
-            self._begin_leave(now_ms)
-            return True
-        if dropped_out:
-            self._lose(now_ms)
-        return dropped_out
+    def _dropped_out(self, now_ms: int) -> None:
+        self._lose(now_ms)
 
     # -- events: the world --------------------------------------------------------------------------------------------
 

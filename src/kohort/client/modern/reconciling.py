@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kohort.client.commits import NO_GENERATION_ID, Generation
-from kohort.client.committing import Committing
-from kohort.client.effects import Action, Assign, AutoCommit, Lose, RefreshMetadata, Revoke, WatchTopics
-from kohort.client.group_member import IllegalTransition
+from kohort.client.effects import Action, Assign, RefreshMetadata, WatchTopics
+from kohort.client.group_member import moved
+from kohort.client.handing_over import HandingOver
 from kohort.client.modern.heartbeats import Heartbeats, Owned
-from kohort.client.modern.states import IN_GROUP, STEPS, TRANSITIONS, MemberState, Purpose, Step
+from kohort.client.modern.states import IN_GROUP, STEPS, TRANSITIONS, MemberState
 from kohort.client.offset_messages import LEAST_VERSION_WITH_EPOCH
-from kohort.client.states import MemberConfig
+from kohort.client.states import MemberConfig, Purpose, Step
 from kohort.client.types import TopicPartition, partition_list
 from kohort.protocol.uuids import random_uuid
 
@@ -22,18 +22,18 @@ Ids = Mapping[TopicPartition, bytes]
 """Partitions with the id of their topic: one that was deleted and made anew is another."""
 
 
-class Reconciling(Committing):
+class Reconciling(HandingOver):
     A_GENERATION = "epoch"
     LEAST_COMMIT_VERSION = LEAST_VERSION_WITH_EPOCH
+    STEPS = STEPS
+    FIRST_PURPOSE = Purpose.RECONCILE
 
     def __init__(self, config: MemberConfig, uniform: Callable[[], float]) -> None:
         super().__init__(config, uniform)
         self.state = MemberState.UNSUBSCRIBED
-        self.step = Step.IDLE
         member_id = random_uuid(bytes(int(uniform() * 256) for _ in range(16)))
         self.generation = Generation(NO_GENERATION_ID, member_id)
         self._heartbeats = Heartbeats(config)
-        self._purpose = Purpose.RECONCILE
         self._target: dict[bytes, frozenset[int]] = {}
         self._owned_ids: dict[str, bytes] = {}
         self._next_ids: dict[str, bytes] = {}
@@ -42,19 +42,10 @@ class Reconciling(Committing):
         """The application hears of its assignment although nothing is added: the first one, and after a revocation."""
         self._began_ms: int | None = None
 
-    # -- the only writers of state and step ---------------------------------------------------------------------------
-
     def _transition_to(self, state: MemberState) -> None:
-        if state is self.state:
-            return
-        if state not in TRANSITIONS[self.state]:
-            raise IllegalTransition(f"{self.state.name} -> {state.name}")
-        self.state = state
-
-    def _go(self, step: Step) -> None:
-        if step not in STEPS[self.step]:
-            raise IllegalTransition(f"{self.step.name} -> {step.name}")
-        self.step = step
+        """The only writer of `state`."""
+        if state is not self.state:
+            self.state = moved(self.state, state, TRANSITIONS)
 
     # -- what is owned and what is assigned ---------------------------------------------------------------------------
 
@@ -160,36 +151,11 @@ class Reconciling(Committing):
 
     # -- giving partitions up -----------------------------------------------------------------------------------------
 
-    def _begin_giving_up(self, purpose: Purpose, give_up_by_ms: int, now_ms: int) -> None:
-        self._purpose = purpose
-        self._give_up_by_ms = give_up_by_ms
-        owner = self.generation.valid and bool(self.owned)
-        if self.config.enable_auto_commit and (owner or (self._manual and purpose is Purpose.LEAVE)):
-            self._go(Step.COMMITTING)
-            self._offer(AutoCommit(purpose.value))
-        else:
-            self._give_up(now_ms)
-
-    def _give_up(self, now_ms: int) -> None:
-        self._go(Step.REVOKING)
-        self._prepare_ask = None
-        partitions, lost = self._to_give_up()
-        if not partitions:
-            self._given_up(now_ms)
-        elif lost:
-            self._offer(Lose(partitions, self._why_out))
-        else:
-            self._offer(Revoke(partitions, self._leaving or self._purpose.value, self._give_up_by_ms))
-
     def _to_give_up(self) -> tuple[frozenset[TopicPartition], bool]:
         """Which partitions, and whether they are lost already."""
         if self._purpose is Purpose.RECONCILE:
             return self._gone(), False
         return self.owned, not self.generation.valid
-
-    @property
-    def held_back(self) -> frozenset[TopicPartition]:
-        return self._to_give_up()[0] if self.step in (Step.COMMITTING, Step.REVOKING) else frozenset()
 
     def _given_up(self, now_ms: int) -> None:
         self._go(Step.IDLE)
@@ -198,9 +164,6 @@ class Reconciling(Committing):
         elif self._purpose is Purpose.RECONCILE:
             self._tell_assigned = True
             self._heartbeat.hasten(now_ms)
-
-    def _commit_awaited(self) -> bool:
-        return self.step is Step.COMMITTING and self._no_action()
 
     # -- queries ------------------------------------------------------------------------------------------------------
 

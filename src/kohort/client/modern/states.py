@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from kohort.client.states import Step
+
 
 class MemberState(Enum):
     """Kafka's MemberState of the consumer protocol; a refusal leaves a member where it is, until it polls again."""
@@ -46,15 +48,6 @@ IN_GROUP = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, Member
 MAY_JOIN = frozenset({MemberState.UNSUBSCRIBED, MemberState.FENCED, MemberState.STALE})
 
 
-class Step(Enum):
-    """What the member waits for while partitions change hands."""
-
-    IDLE = "nothing is under way"
-    COMMITTING = "an automatic commit comes before partitions are given up"
-    REVOKING = "the application finishes with partitions"
-    TAKING_OVER = "the application takes over its partitions"
-
-
 STEPS: dict[Step, frozenset[Step]] = {
     Step.IDLE: frozenset({Step.COMMITTING, Step.REVOKING, Step.TAKING_OVER}),
     Step.COMMITTING: frozenset({Step.COMMITTING, Step.REVOKING}),
@@ -62,11 +55,3 @@ STEPS: dict[Step, frozenset[Step]] = {
     Step.TAKING_OVER: frozenset({Step.IDLE, Step.COMMITTING, Step.REVOKING}),
 }
 """Forward along the hand-over; to COMMITTING or REVOKING also where the member leaves or drops out meanwhile."""
-
-
-class Purpose(Enum):
-    """Why partitions are given up."""
-
-    RECONCILE = "the group gives them to others"
-    LOSE = "out of the group"
-    LEAVE = "leaving the group"
