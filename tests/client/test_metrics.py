@@ -11,10 +11,12 @@ from client.conftest import Topics, until
 from client.core_stage import CoreStage, tp
 from kohort.client import effects as fx
 from kohort.client import events as ev
-from kohort.client.metrics import CONSUMER, COORDINATOR, FETCH, Sensor
+from kohort.client.measuring import measure_answer
+from kohort.client.metrics import CONSUMER, COORDINATOR, FETCH, Metrics, Sensor
 from kohort.client.types import OffsetAndMetadata
+from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode
-from kohort.protocol.messages import JoinGroupResponse
+from kohort.protocol.messages import FetchResponse, JoinGroupResponse
 
 
 def test_averages_and_maxima_are_of_the_last_minute() -> None:
@@ -92,6 +94,15 @@ def test_heartbeats_and_commits_are_measured() -> None:
     assert (found["heartbeat-response-time-max"], found["heartbeat-total"]) == (15, 1)
     assert found["last-heartbeat-seconds-ago"] == 0.04
     assert (found["commit-latency-avg"], found["commit-total"]) == (40, 1)
+
+
+def test_fetches_that_a_quota_slows_down_are_measured() -> None:
+    metrics = Metrics()
+    for throttled_ms in (0, 80):
+        measure_answer(metrics, ApiKey.FETCH, FetchResponse(throttle_time_ms=throttled_ms), 10, 1_000)
+    found = metrics.as_dict(0, {}, 1_000)[FETCH]
+    assert (found["fetch-throttle-time-avg"], found["fetch-throttle-time-max"]) == (40, 80)
+    assert (found["fetch-latency-avg"], found["fetch-total"]) == (10, 2)
 
 
 def test_a_real_consumer_measures_what_it_reads(topics: Topics, consumer: Callable[..., kohort.Consumer]) -> None:

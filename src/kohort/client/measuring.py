@@ -14,6 +14,7 @@ def measure_answer(metrics: Metrics, api: int, response: Any, took_ms: int, now_
         metrics.fetch.record(took_ms, now_ms)
         size = sum(len(p.records) for topic in response.responses for p in topic.partitions if p.records is not None)
         metrics.fetch_size.record(size, now_ms)
+        metrics.fetch_throttle.record(response.throttle_time_ms, now_ms)
     elif api in (ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT):
         metrics.heartbeat.record(took_ms, now_ms)
         metrics.last_heartbeat_ms = now_ms

@@ -94,6 +94,7 @@ class Metrics:
         self.lost = Sensor()
         self.fetch = Sensor()
         self.fetch_size = Sensor()
+        self.fetch_throttle = Sensor()
         self.bytes = Sensor()
         self.records = Sensor()
         self.lag = Sensor()
@@ -198,6 +199,8 @@ class Metrics:
             "fetch-total": self.fetch.count,
             "fetch-size-avg": self.fetch_size.average(now_ms),
             "fetch-size-max": self.fetch_size.most(now_ms),
+            "fetch-throttle-time-avg": self.fetch_throttle.average(now_ms),
+            "fetch-throttle-time-max": self.fetch_throttle.most(now_ms),
             "bytes-consumed-rate": self.bytes.rate(now_ms, of_values=True),
             "bytes-consumed-total": self.bytes.total,
             "records-consumed-rate": self.records.rate(now_ms, of_values=True),
