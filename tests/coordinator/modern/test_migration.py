@@ -127,6 +127,23 @@ def test_a_classic_member_hands_over_to_a_new_one() -> None:
     assert group.group.state_name == "Stable"
 
 
+def test_what_a_cooperative_member_has_yet_to_give_up_is_nobody_elses() -> None:
+    """Converted between its SyncGroup, which has less than it had, and its rejoining."""
+    group = Mixed()
+    old = group.old_member()
+    group.old_join(old, owned={0, 1, 2, 3})
+    assert not group.old_sync(old, {old: {0, 1}}).error_code
+    group.join("new")
+    assert group.owned["new"] == {}
+    group.world.restart()
+    group.beat("new")
+    assert group.owned["new"] == {}, "after a restart too"
+    assert group.old_beat(old) == E.REBALANCE_IN_PROGRESS
+    group.rejoin(old)
+    group.beat("new")
+    assert group.owned["new"] == {"orders": {2, 3}} and group.owned[old] == {"orders": {0, 1}}
+
+
 def test_a_classic_member_joins_a_group_of_the_consumer_protocol() -> None:
     group = Mixed()
     group.join("new")

@@ -123,8 +123,9 @@ def _take_over(steps: Steps, old: ClassicGroup, members: Mapping[str, ClassicMem
     """Everybody stands where the last generation has put them; whoever was in a rebalance is told to rejoin."""
     context, group, epoch = steps.context, steps.group, old.generation
     targets: dict[str, Partitions] = {}
+    said_of: dict[str, Subscription] = {}
     for member_id, member in members.items():
-        said = subscription_of(old, member)
+        said = said_of[member_id] = subscription_of(old, member)
         given = decode_assignment(member.assignment).partitions if member.assignment else {}
         targets[member_id] = to_ids(context.topics, given)
         metadata = MemberMetadata(
@@ -143,13 +144,38 @@ def _take_over(steps: Steps, old: ClassicGroup, members: Mapping[str, ClassicMem
     for member_id, target in targets.items():
         steps.put(Kind.TARGET_MEMBER, target, member_id)
     steps.put(Kind.TARGET, TargetEpoch(epoch, 0))
+    pending_of = _withheld(context.topics, said_of, targets, epoch)
     for member_id, target in targets.items():
         assigned = {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in target.items()}
-        current = CurrentAssignment(epoch, epoch, MemberState.STABLE, assigned, NOTHING)
+        pending = pending_of.get(member_id, NOTHING)
+        state = MemberState.UNREVOKED_PARTITIONS if pending else MemberState.STABLE
+        current = CurrentAssignment(epoch, epoch, state, assigned, pending)
         steps.put(Kind.CURRENT_MEMBER, current, member_id)
         group.members[member_id].session_timeout_ms = members[member_id].session_timeout_ms
         context.reset_heartbeat(group.members[member_id])
     _converted(context, group, old.type, cause._replace(kind=CauseKind.UPGRADED))
+
+
+def _withheld(
+    topics: Topics, said_of: Mapping[str, Subscription], given: Mapping[str, Partitions], epoch: int
+) -> dict[str, dict[bytes, dict[int, int]]]:
+    """What a cooperative member had when it joined, and nobody was given: it may not have given it up yet, and rejoins
+    when it has. Where several say so it is the one whose word is the newest."""
+    held = {
+        (topic_id, number)
+        for partitions in given.values()
+        for topic_id in partitions
+        for number in partitions[topic_id]
+    }
+    owner: dict[tuple[bytes, int], str] = {}
+    for member_id in sorted(said_of, key=lambda name: said_of[name].generation_id):
+        for topic_id, numbers in to_ids(topics, said_of[member_id].owned_partitions).items():
+            owner.update(((topic_id, number), member_id) for number in numbers)
+    found: dict[str, dict[bytes, dict[int, int]]] = {}
+    for (topic_id, number), member_id in owner.items():
+        if (topic_id, number) not in held:
+            found.setdefault(member_id, {}).setdefault(topic_id, {})[number] = epoch
+    return found
 
 
 def _converted(context: Context, group: Group, from_type: str, cause: Cause) -> None:
