@@ -54,11 +54,16 @@ class Query:
             self.driver.stop("it has failed")
             raise
         self.planned: dict[str, Any] | None = None
+        self.idle = False
+        """Whether Spark was told that nothing is left to read; a batch without rows says something else."""
         self.rows: list[tuple[str, int, int, str]] = []
 
     def plan(self, limit: int | None = None) -> bool:
         """latestOffset: whether there is a batch to run. All before it is durable by now."""
         end = self.driver.latest_offset(self.offset, limit)
+        self.idle = end == self.offset
+        if not any(stop > first for spans in end["offsets"].values() for first, stop in spans.values()):
+            self.offset = end
         self.planned = None if end == self.offset else end
         return self.planned is not None
 

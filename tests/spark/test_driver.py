@@ -355,7 +355,9 @@ def test_a_broker_that_is_away_makes_the_query_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0)
-    query = Query(servers, unique(), subscribe=topic, default_api_timeout_ms="300")
+    monkeypatch.setattr(waiting, "CHANGED_SECONDS", 0)
+    monkeypatch.setattr(driver, "PATIENCE_MS", 300)
+    query = Query(servers, unique(), subscribe=topic)
     with stopping(query), caplog.at_level(logging.WARNING, "kohort.spark"):
         query.plan_nothing()
         broker.stop()

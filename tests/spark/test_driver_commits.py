@@ -20,7 +20,7 @@ from kohort.protocol.messages import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from kohort.spark import driver
+from kohort.spark import driver, waiting
 from spark.query import Query, committed, create, produce, stopping, unique, until
 
 ASSIGNOR = "cooperative-sticky"
@@ -82,6 +82,8 @@ class Leader:
 
 def test_no_batch_begins_while_a_rebalance_blocks_commits(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "COMMIT_SECONDS", 0.5)
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(waiting, "REPEAT_SECONDS", 0.2)
     topic, group = unique("orders"), unique()
     create(servers, topic)
     produce(servers, topic, [str(number) for number in range(80)])

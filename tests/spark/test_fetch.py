@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 import kohort
 from kohort.client.blocking import BlockingTransport
 from kohort.client.types import TopicPartition as KohortPartition
-from kohort.protocol.errors import ErrorCode
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FetchRequest
 from kohort.spark import fetch
 from kohort.spark.accounting import DataLossError
@@ -295,11 +295,61 @@ def test_a_log_that_is_shorter_than_the_range(servers: str, topic: str) -> None:
 
 
 def test_a_deleted_topic(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not every broker can be asked: then it may be a new topic that some do not know yet, for a while."""
     monkeypatch.setattr(fetch, "GONE_PATIENCE_MS", 300)
+    monkeypatch.setattr(fetch.Cluster, "ids_everywhere", lambda *_: None)
     delete(servers, topic)
     with pytest.raises(DataLossError, match="does not exist"):
         list(fetch.read(task(servers, topic, 0, 2000)))
     assert list(fetch.read(task(servers, topic, 0, 2000, strict=False))) == []
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_batch_of_a_topic_deleted_meanwhile_is_over_soon_and_says_what_happened(
+    servers: str, four: str, again: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every broker says so: nobody waits, neither once nor for every partition."""
+    monkeypatch.setattr(fetch, "GONE_PATIENCE_MS", 600_000)
+    monkeypatch.setattr(fetch, "GONE_EVERYWHERE_SECONDS", 0.2)
+    planned = several(servers, *(Piece(four, partition, 5, 20) for partition in range(4)))
+    cluster = fetch.cluster_for(planned.settings)
+    cluster.refresh([four])
+    planned = replace(planned, topic_ids={four: (before := cluster.topic_id(four))})
+    delete(servers, four)
+    happened = "was deleted after this batch was planned"
+    if again:
+        create(servers, four, 4)
+        produce(servers, four, VALUES[:80])
+        cluster.refresh([four])
+        happened = f"was deleted, and created again as {cluster.topic_id(four)}"
+    says = (
+        rf"{four}-0 does not exist as topic {before} any more: it {happened}; offsets \[5, 20\) of this batch are gone"
+    )
+    with pytest.raises(DataLossError, match=says):
+        list(fetch.read(planned))
+    with caplog.at_level(logging.WARNING, "kohort.spark"):
+        assert list(fetch.read(replace(planned, fail_on_data_loss=False))) == []
+    assert [caplog.text.count(f"{four}-{number} does not exist") for number in range(4)] == [1, 1, 1, 1]
+
+
+def test_a_topic_that_a_broker_knows_is_waited_for(servers: str, four: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the leader is new and has not heard of it yet."""
+    monkeypatch.setattr(fetch, "GONE_EVERYWHERE_SECONDS", 0)
+    planned = several(servers, Piece(four, 0, 5, 20))
+    cluster = fetch.cluster_for(planned.settings)
+    cluster.refresh([four])
+    known, answers = cluster.topic_id(four), iter([{"", cluster.topic_id(four)}, {cluster.topic_id(four)}])
+    monkeypatch.setattr(cluster, "ids_everywhere", lambda topic: next(answers))
+    fetched, refused = fetch.RangeReader._fetch, iter([True, True])
+
+    def refusing(reader: Any) -> Any:
+        if next(refused, False):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return fetched(reader)
+
+    monkeypatch.setattr(fetch.RangeReader, "_fetch", refusing)
+    assert len(rows(fetch.read(replace(planned, topic_ids={four: known})))) == 15
+    assert next(answers, None) is None, "both times somebody was asked"
 
 
 def test_a_damaged_batch_fails_the_task(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,6 +186,37 @@ def test_a_topic_that_was_created_again_is_read_from_its_first_record(
         later.plan_nothing()
 
 
+def test_a_topic_created_again_smaller_and_grown_is_read_from_its_first_records(
+    servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the new topic is noticed it lacks a partition, of which a position is known."""
+    produce(servers, topic, numbers(0, 100), partition=1)
+    query = Query(servers, unique(), subscribe=topic, failOnDataLoss="false", metadata_max_age_ms="600000")
+    with stopping(query):
+        query.step_until(100)
+        create_again(servers, topic, 1)
+        monkeypatch.setattr(driver, "PATIENCE_MS", 100)
+        until(lambda: query.plan() or query.driver.holdings.positions().get(TopicPartition(topic, 1)) != 100)
+        grow(servers, topic, 2)
+        produce(servers, topic, numbers(100, 250), partition=1)
+        until(lambda: query.step() is not None and "249" in query.values())
+        assert query.values()[100:] == numbers(100, 250)
+
+
+def test_a_run_reads_all_of_a_topic_that_is_created_again_meanwhile(servers: str, topic: str) -> None:
+    """AvailableNow: the end that was noted at the start is one of the old topic."""
+    produce(servers, topic, numbers(0, 20), partition=0)
+    query = Query(servers, unique(), subscribe=topic, failOnDataLoss="false")
+    with stopping(query):
+        query.driver.stop_at_present_end()
+        assert until(lambda: query.plan(5)) and query.run() == 5
+        create_again(servers, topic)
+        produce(servers, topic, numbers(20, 120), partition=0)
+        while query.plan():
+            query.run()
+        assert query.values()[5:] == numbers(20, 120)
+
+
 def test_a_commit_of_a_topic_that_was_created_again_is_a_loss_for_the_next_query_too(servers: str, topic: str) -> None:
     """The last commit of the old topic came after it was deleted, as it does where its member had not noticed."""
     produce(servers, topic, numbers(0, 100), partition=0)

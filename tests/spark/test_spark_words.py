@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from pyspark.errors import StreamingQueryException
 
 from kohort.spark.metrics import PrometheusListener
 from spark.query import committed, create, numbers, produce, unique
@@ -54,6 +56,21 @@ def test_a_query_on_a_topic_that_does_not_exist_says_so_and_reads_it_once_it_doe
     produce(servers, topic, numbers(0, 40))
     patiently(lambda: sum(one["numInputRows"] for one in reports()) == 40, "all is read, though latest is the default")
     query.stop()
+
+
+def test_tls_against_a_plain_port_is_in_the_progress_and_then_the_querys_error(
+    spark: Any, servers: str, tmp_path: Path
+) -> None:
+    """Nothing has been read then, so processAllAvailable() does not return as if it had."""
+    query = start(
+        spark, servers, tmp_path, group_id=unique(), subscribe="orders",
+        kafka_security_protocol="SSL", kafka_default_api_timeout_ms="5000",
+    )  # fmt: skip
+    why = "security.protocol=SSL: is that what this port speaks?"
+    with pytest.raises(StreamingQueryException, match=re.escape(why)):
+        query.processAllAvailable()
+    (progress,) = query.recentProgress
+    assert why in json.loads(progress["sources"][0]["latestOffset"])["waiting"]
 
 
 def test_available_now_on_a_topic_that_does_not_exist_fails(spark: Any, servers: str, tmp_path: Path) -> None:

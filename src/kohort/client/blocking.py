@@ -40,13 +40,15 @@ class BlockingTransport:
             self._flush()
             while not self.connection.ready:
                 self._receive_some()
-        except NotConnectedError as error:
+            self._socket.settimeout(config["request.timeout.ms"] / 1000)
+        except (NotConnectedError, KafkaTimeoutError) as error:
             raise NotConnectedError(f"{error.message}, before its first answer; {_doubt(config)}") from error
         except BaseException as error:
             self.close(str(error))
             raise
 
     def _connect(self, config: Config) -> socket.socket:
+        """Its timeout stays that of the set-up until the other side has shown that it speaks as we do."""
         try:
             sock = socket.create_connection((self.host, self.port), config["socket.connection.setup.timeout.ms"] / 1000)
         except OSError as error:
@@ -57,7 +59,6 @@ class BlockingTransport:
             for name, option in (("receive.buffer.bytes", socket.SO_RCVBUF), ("send.buffer.bytes", socket.SO_SNDBUF)):
                 if config.is_given(name) and config[name] > 0:
                     sock.setsockopt(socket.SOL_SOCKET, option, config[name])
-            sock.settimeout(config["request.timeout.ms"] / 1000)
             context = ssl_context(config)
             return sock if context is None else context.wrap_socket(sock, server_hostname=self.host)
         except ssl.SSLCertVerificationError as error:

@@ -64,8 +64,10 @@ def is_transient(error: Exception) -> bool:
 class Cluster:
     """One process's view of the cluster: nodes, topics, leaders. A stale one costs a round trip, never an error."""
 
-    def __init__(self, config: Config, pool: Pool = POOL) -> None:
+    def __init__(self, config: Config, pool: Pool = POOL, patience_ms: int | None = None) -> None:
         self.config = config
+        self._patience_ms = patience_ms
+        """How long a question is repeated; default.api.timeout.ms where it is not said."""
         self._pool = pool
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
@@ -96,6 +98,24 @@ class Cluster:
     def partition_count(self, topic: str) -> int:
         """As last seen; 0 where there is no such topic."""
         return self._counts.get(topic, 0)
+
+    def ids_everywhere(self, topic: str) -> set[str] | None:
+        """The ids by which brokers know a topic, "" for one that has no such topic; None where one does not answer.
+
+        A broker may not have heard of a topic that is new, but none that knew it forgets it before it is deleted.
+        """
+        wanted = MetadataRequest.MetadataRequestTopic(name=topic)
+        request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
+        found: set[str] = set()
+        for host, port in self._nodes.values() or self.config["bootstrap.servers"]:
+            try:
+                (answer,) = self._ask(host, port, request, _MAX_METADATA_VERSION).topics
+            except KafkaError:
+                return None
+            if answer.error_code not in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                return None
+            found.add("" if answer.error_code else to_base64(answer.topic_id))
+        return found
 
     def leader(self, partition: TopicPartition) -> tuple[str, int]:
         """Where to fetch a partition from. Raises TopicGone, or LEADER_NOT_AVAILABLE while there is none."""
@@ -241,7 +261,7 @@ class Cluster:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def _repeat(self, attempt: Callable[[], T]) -> T:
-        retry = Retry(self.config)
+        retry = Retry(self.config, self._patience_ms)
         while True:
             try:
                 return attempt()

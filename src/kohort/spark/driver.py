@@ -21,7 +21,7 @@ from kohort.spark import planning
 from kohort.spark.accounting import DataLossError
 from kohort.spark.beginnings import Beginning, Evidence, group_began, notes_of, take_up
 from kohort.spark.checkpoint import last_finished
-from kohort.spark.cluster import is_transient, resolve_topics
+from kohort.spark.cluster import Cluster, is_transient, resolve_topics
 from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
 from kohort.spark.limits import Holdback, take
@@ -39,6 +39,10 @@ COMMIT_RETRY_SECONDS = 0.05
 TOPICS_AGE_SECONDS = 1.0
 """How old what is known of topics may be when a batch is planned."""
 PAUSE_SECONDS = 0.05
+FIRST_ASSIGNMENT_SECONDS = 5.0
+"""Coordinators hold back the first rebalance of a group (group.initial.rebalance.delay.ms, 3 s)."""
+PATIENCE_MS = 1_000
+"""Of one attempt to plan: it is repeated, and between two of them one hears what is wrong."""
 
 
 class QueryDriver:
@@ -46,8 +50,8 @@ class QueryDriver:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._cluster = cluster_for(options.settings)
         self._config = options.config()
+        self._cluster = Cluster(self._config, patience_ms=PATIENCE_MS)
         self.holdings = Holdings()
         self._membership = Membership(options, self.holdings)
         self._membership.metadata_of = self._metadata_of
@@ -64,6 +68,9 @@ class QueryDriver:
         self._missing: dict[TopicPartition, tuple[float, int]] = {}
         self._waiting = Waiting(f"group {options.group_id}")
         self._waited = False
+        self._in_contact = False
+        """Whether a broker has answered since this run began."""
+        self._initial: StreamOffset | None = None
 
     def start(self) -> None:
         self._membership.start()
@@ -91,9 +98,17 @@ class QueryDriver:
     def initial_offset(self) -> dict[str, Any]:
         """No partition yet: each is taken up where the group stands when it is first assigned.
 
-        What is there now is noted: what comes later is new, and is read from its first record.
+        What is there now is noted: what comes later is new, and is read from its first record. Where no broker answers
+        it is noted when one does: Spark shows no progress of a query before it has its first offset.
         """
-        return StreamOffset(self._query, {}, self._begin()).to_json()
+        if self._initial is None:
+            try:
+                self._initial = StreamOffset(self._query, {}, self._begin())
+            except KafkaError as error:
+                self._check_patience(error)
+                self._waiting.says(str(error))
+                self._initial = StreamOffset(self._query, {})
+        return self._initial.to_json()
 
     def _begin(self) -> dict[str, TopicNote]:
         """The topics as they are when the query, or the first run of it that keeps ids, begins."""
@@ -106,76 +121,79 @@ class QueryDriver:
 
     def stop_at_present_end(self) -> None:
         """Trigger.AvailableNow: read what is there now. Any member may own a partition later, so all are noted."""
-        partitions = resolve_topics(self._cluster, self._options.subscription)
+        patient = cluster_for(self._options.settings)
+        partitions = resolve_topics(patient, self._options.subscription)
         if not partitions:
             log.warning("%s matches no topic: there is nothing to read", self._options.subscription)
-        self._targets = self._log_ends(partitions)
+        self._targets = self._log_ends(partitions, patient)
 
     def latest_offset(self, start_json: dict[str, Any], limit: int | None) -> dict[str, Any]:
-        start = self._resume(StreamOffset.from_json(start_json))
+        start = StreamOffset.from_json(start_json)
+        self._query = start.query
         self._membership.check()
         self._waiting.begins()
         self.holdings.finish(start.ranges)
-        planned = self._next_of_stream(start, limit) if self._targets is None else self._next_to_targets(start, limit)
-        if not any(stop > first for first, stop in planned.values()):
-            self._in_flight = None
-            return start_json
-        self._in_flight = StreamOffset(self._query, planned, dict(self._topics or {}))
-        return self._in_flight.to_json()
+        planned = self._next(start, limit)
+        if planned is None:
+            self._in_flight = start.still_there(self._topics)
+        else:
+            self._in_flight = StreamOffset(self._query, planned, dict(self._topics or {})) if planned else None
+        return start_json if self._in_flight is None else self._in_flight.to_json()
 
     def _resume(self, start: StreamOffset) -> StreamOffset:
-        self._query = start.query
         if start.topics is None:
-            # Of a version that kept no ids: the offsets are of whatever topics there are.
+            # Of a version that kept no ids, or of a start without brokers: offsets are of whatever topics there are.
             began = {topic: TopicNote("", note.began) for topic, note in self._begin().items()}
             return replace(start, topics=began)
         if self._topics is None:
             self._topics = dict(start.topics)
         return start
 
-    def _next_of_stream(self, start: StreamOffset, limit: int | None) -> Ranges:
-        """Nothing where there is nothing to read now, or it cannot be said: then the reason is told."""
-        try:
-            self._look()
-            self._wait_for_first_assignment()
-            planned = self._next_batch(start, limit)
-        except KafkaError as error:
-            if not is_transient(error):
-                raise
-            self._waiting.says(f"no batch can be planned now, trying again: {error}")
-            return {}
-        if not any(stop > first for first, stop in planned.values()):
-            self._waiting.says(self._what_is_missing() or self._unsettled())
-        else:
-            self._waiting.is_over()
-        return planned
+    def _next(self, start: StreamOffset, limit: int | None) -> Ranges | None:
+        """What to read next, {} where there is nothing; None where that cannot be said now, which has been told.
 
-    def _next_to_targets(self, start: StreamOffset, limit: int | None) -> Ranges:
-        """AvailableNow. The query ends where nothing is planned: only when all it owns has been read and committed."""
-        seconds = self._config["max.poll.interval.ms"] / 1000
-        deadline = time.monotonic() + seconds
+        To Spark, an offset that stays as it is means that nothing is left to read.
+        """
         while True:
             self._membership.check()
             try:
-                before = self.holdings.assignments
-                self._look()
-                planned = self._next_batch(start, limit) if before else {}
+                resumed, before = self._resume(start), self.holdings.assignments
+                planned = self._next_batch(resumed, limit) if self._assigned() else {}
                 if any(stop > first for first, stop in planned.values()):
                     self._waiting.is_over()
                     return planned
                 unsettled = self._unsettled() or self._awaited_partitions()
                 if unsettled is None and self.holdings.assignments == before:
+                    self._waiting.says(self._what_is_missing())
                     return {}
             except KafkaError as error:
-                if not is_transient(error):
-                    raise
-                unsettled = str(error)
-            if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"not everything could be read, and max.poll.interval.ms ({seconds:.0f} s) has passed: {unsettled}"
-                )
-            self._waiting.says(unsettled)
+                self._check_patience(error)
+                unsettled = f"no batch can be planned now, trying again: {error}"
+            self._check_time(unsettled)
+            usual = FIRST_ASSIGNMENT_SECONDS if self._in_contact and not self.holdings.assignments else 0
+            if self._waiting.says(unsettled or "the group has assigned partitions anew", usual):
+                return None
             time.sleep(PAUSE_SECONDS)
+
+    def _assigned(self) -> bool:
+        """Whether the group has assigned anything, after a look at the topics."""
+        self._look()
+        self._in_contact = True
+        return self._membership.wait_for_assignment(1.0)
+
+    def _check_patience(self, error: KafkaError) -> None:
+        """Raises what no waiting mends, and what a query meets from its very start on."""
+        seconds = self._config["default.api.timeout.ms"] / 1000
+        if not is_transient(error) or (not self._in_contact and self._waiting.seconds >= seconds):
+            raise error
+
+    def _check_time(self, unsettled: str | None) -> None:
+        """AvailableNow: a run ends, in success or not."""
+        seconds = self._config["max.poll.interval.ms"] / 1000
+        if self._targets is not None and self._waiting.seconds > seconds:
+            raise TimeoutError(
+                f"not everything could be read, and max.poll.interval.ms ({seconds:.0f} s) has passed: {unsettled}"
+            )
 
     def _next_batch(self, start: StreamOffset, limit: int | None) -> Ranges:
         self._resolve_new(start)
@@ -208,17 +226,6 @@ class QueryDriver:
 
     # -- what is waited for --------------------------------------------------------------------------------------------
 
-    def _wait_for_first_assignment(self) -> None:
-        """Not to return before it without need: to Spark, nothing planned means that nothing is left to read."""
-        seconds = self._config["max.poll.interval.ms"] / 1000
-        deadline = time.monotonic() + seconds
-        while not self._waited:
-            self._waited = self._membership.wait_for_assignment(1.0)
-            if not self._waited:
-                self._waiting.says(self._unsettled())
-                if time.monotonic() > deadline:
-                    return
-
     def _unsettled(self) -> str | None:
         """Why it cannot be said yet what this query has to read."""
         if not self.holdings.assignments:
@@ -235,7 +242,7 @@ class QueryDriver:
 
     def _awaited_partitions(self) -> str | None:
         """The others give partitions up first: a second round, or their next heartbeats."""
-        if not self._waited:
+        if self._targets is not None and not self._waited:
             self._waited = True
             self._membership.wait_for_partitions(3 * self._membership.heartbeat_seconds)
             return "partitions that others have to give up first"
@@ -268,17 +275,14 @@ class QueryDriver:
     def _created_again(self, topic: str, before: str) -> None:
         partitions = {tp for tp in self.holdings.known() if tp.topic == topic}
         starts = self._cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = {} if self._targets is None else self._log_ends(partitions)
         self._lost(_created_again(topic, before, self._cluster.topic_id(topic)))
         self._take_note(topic, 0)
-        for tp in partitions & starts.keys():
+        for tp in partitions:
             self._known_ends.pop(tp, None)
-            self._begin_again(tp)
-            self.holdings.move(tp, starts[tp] or 0)
-
-    def _begin_again(self, tp: TopicPartition) -> None:
-        """AvailableNow: of a topic that is another by now, everything is to be read."""
-        if self._targets is not None:
-            self._targets |= self._log_ends([tp])
+            self.holdings.move(tp, starts.get(tp) or 0)
+            if tp in ends and self._targets is not None:
+                self._targets[tp] = ends[tp]
 
     def _take_note(self, topic: str, began: int) -> None:
         assert self._topics is not None
@@ -317,11 +321,13 @@ class QueryDriver:
             self._targets[tp] = end
         return min(end, target)
 
-    def _log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def _log_ends(
+        self, partitions: Iterable[TopicPartition], cluster: Cluster | None = None
+    ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partitions, LATEST)
         if not wanted:
             return {}
-        ends = self._cluster.list_offsets(wanted, committed_only=self._options.read_committed)
+        ends = (cluster or self._cluster).list_offsets(wanted, committed_only=self._options.read_committed)
         return {tp: end or 0 for tp, end in ends.items()}
 
     def _note_missing(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -420,7 +426,8 @@ class QueryDriver:
         if why is Beginning.CREATED_AGAIN:
             before = start.note(tp.topic).topic_id
             self._lost(_created_again(tp.topic, before, self._cluster.topic_id(tp.topic)))
-            self._begin_again(tp)
+            if self._targets is not None:
+                self._targets |= self._log_ends([tp])
         else:
             log.info("%s is new to the group, reading it from its first record, %d", tp, first)
         return first

@@ -7,6 +7,7 @@ broker restarts and damaged answers are retried from the next offset; every offs
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -37,11 +38,15 @@ FIRST_FETCH_BYTES = 1024 * 1024
 """A task's first fetch is small: Spark and this process have nothing to do until it has come."""
 GONE_PATIENCE_MS = 10_000
 """A new topic is not known to every broker at once; one missing for this long does not exist."""
+GONE_EVERYWHERE_SECONDS = 1.0
+"""And one of which no broker knows, all of them asked, not even for this long."""
 _GONE = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
 })  # fmt: skip
 
 _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+_gone_since: dict[tuple[str, str], float] = {}
+"""Topics and their ids of which no broker knows any more: what was planned of them need not wait once more."""
 _record_bytes: dict[str, float] = {}
 """What a record of a topic took in earlier reads of this process: the better guess, the less is fetched in vain."""
 
@@ -214,6 +219,9 @@ class RangeReader:
         gone = isinstance(error, TopicGone) or getattr(error, "code", None) in _GONE
         if not is_transient(error):
             raise error
+        if gone and self._is_gone_everywhere():
+            self._gone()
+            return
         if self._retry is None:
             self._retry = Retry(self._config, GONE_PATIENCE_MS if gone else None)
             log.warning("%s at offset %d: %s; trying again", self.partition, self._account.next_offset, error)
@@ -222,10 +230,25 @@ class RangeReader:
         except KafkaError:
             if not gone:
                 raise
-            code = getattr(error, "code", None)
-            other = code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
-            why = f"as topic {self.topic_id} any more: it was deleted or created again" if other else "(any more)"
-            self._lost(f"{self.partition} does not exist {why}", self._account.stop)
+            self._gone()
+
+    def _is_gone_everywhere(self) -> bool:
+        """Whether every broker has said, for a while, that there is no such topic any more."""
+        key = (self.partition.topic, self.topic_id)
+        ids = self._cluster.ids_everywhere(self.partition.topic)
+        if ids is None or (self.topic_id in ids if self.topic_id else ids != {""}):
+            _gone_since.pop(key, None)
+            return False
+        return time.monotonic() - _gone_since.setdefault(key, time.monotonic()) >= GONE_EVERYWHERE_SECONDS
+
+    def _gone(self) -> None:
+        ids = (self._cluster.ids_everywhere(self.partition.topic) or set()) - {"", self.topic_id}
+        why = "(any more)"
+        if self.topic_id:
+            then = f", and created again as {', '.join(sorted(ids))}" if ids else " after this batch was planned"
+            why = f"as topic {self.topic_id} any more: it was deleted{then}"
+        left = f"offsets [{self._account.next_offset}, {self._account.stop}) of this batch are gone with it"
+        self._lost(f"{self.partition} does not exist {why}; {left}", self._account.stop)
 
     def _go_to_replica(self, node_id: int) -> None:
         self._release()

@@ -113,15 +113,23 @@ class StreamOffset:
     query: str
     ranges: Ranges
     topics: Mapping[str, TopicNote] | None = None
-    """None in a checkpoint of a version that kept no ids."""
+    """None in a checkpoint of a version that kept no ids, and before a broker has answered."""
+    waits: int = 0
+    """Batches without a record since the query began, by which it tells what it waits for."""
+
+    def still_there(self, topics: Mapping[str, TopicNote] | None) -> StreamOffset:
+        """The end of a batch without a record: the same places, in other words, since Spark compares words."""
+        ranges = {tp: (stop, stop) for tp, (_, stop) in self.ranges.items()}
+        return StreamOffset(self.query, ranges, None if topics is None else dict(topics), self.waits + 1)
 
     def to_json(self) -> dict[str, Any]:
-        value = {"query": self.query, "offsets": nested({tp: list(span) for tp, span in self.ranges.items()})}
+        offsets = nested({tp: list(span) for tp, span in self.ranges.items()})
+        value: dict[str, Any] = {"query": self.query, "offsets": offsets}
         if self.topics is not None:
             value["topics"] = {
                 topic: {"id": note.topic_id, "began": note.began} for topic, note in sorted(self.topics.items())
             }
-        return value
+        return {**value, "waits": self.waits} if self.waits else value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
@@ -134,7 +142,7 @@ class StreamOffset:
             topics = {
                 topic: TopicNote(str(note["id"]), int(note["began"])) for topic, note in value.get("topics", {}).items()
             }
-            return cls(str(value["query"]), ranges, topics if "topics" in value else None)
+            return cls(str(value["query"]), ranges, topics if "topics" in value else None, int(value.get("waits", 0)))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise ValueError(
                 f"the checkpoint holds {json.dumps(value)}, which this source did not write: "

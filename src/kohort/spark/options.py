@@ -77,6 +77,7 @@ SOURCE_DEFAULTS: dict[str, Any] = {
     "max.partition.fetch.bytes": 4 * 1024 * 1024,
     "fetch.max.bytes": 64 * 1024 * 1024,
     "metadata.max.age.ms": 30_000,
+    "socket.connection.setup.timeout.ms": 4_000,
     "client.id": "kohort-spark",
 }
 CLASSIC_DEFAULTS = {"partition.assignment.strategy": "cooperative-sticky"}

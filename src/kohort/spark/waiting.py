@@ -9,6 +9,8 @@ log = logging.getLogger("kohort.spark")
 
 PATIENCE_SECONDS = 3.0
 """Less is usual: a rebalance, a broker that restarts."""
+CHANGED_SECONDS = 10.0
+"""Another reason is told no sooner: of several brokers that are away, each has its own."""
 REPEAT_SECONDS = 60.0
 
 
@@ -26,17 +28,26 @@ class Waiting:
         if self.reason is None:
             self._since = time.monotonic()
 
-    def says(self, reason: str | None) -> None:
-        """Why nothing is read now, as often as one likes."""
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted."""
+        return time.monotonic() - self._since
+
+    def says(self, reason: str | None, usual_seconds: float = 0) -> bool:
+        """Why nothing is read now, as often as one likes; whether it was told now. What is usual is not told."""
         if reason is None:
             self.is_over()
-            return
-        now = time.monotonic()
+            return False
         self.reason = reason
-        lasted = now - self._since
-        if lasted >= PATIENCE_SECONDS and (self._told != reason or now - self._told_at >= REPEAT_SECONDS):
-            self._told, self._told_at = reason, now
-            log.warning("%s: for %.0f s nothing could be read: %s", self._who, lasted, reason)
+        if self.seconds < max(PATIENCE_SECONDS, usual_seconds) or not self._is_news(reason):
+            return False
+        self._told, self._told_at = reason, time.monotonic()
+        log.warning("%s: for %.0f s nothing could be read: %s", self._who, self.seconds, reason)
+        return True
+
+    def _is_news(self, reason: str) -> bool:
+        ago = time.monotonic() - self._told_at
+        return self._told is None or ago >= REPEAT_SECONDS or (reason != self._told and ago >= CHANGED_SECONDS)
 
     def is_over(self) -> None:
         if self._told is not None:
