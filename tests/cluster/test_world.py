@@ -91,6 +91,63 @@ def test_a_broker_that_cannot_apply_a_change_stops_and_others_take_over(monkeypa
     assert led <= {index for each in world.nodes for index in [partition.index for partition in each.leads()]}
 
 
+def test_a_replaced_leader_deletes_nothing_that_the_next_one_names():
+    """It stands still, with its clock, when it has compacted segments and knows which of them to replace. Meanwhile
+    another leads, from the manifest that was there; then it goes on, and hears of that only at its next write."""
+    run_replaced_leader()
+
+
+def run_replaced_leader():
+    world = World(3, trouble=0)
+    world.create_topic()
+    world.calm = True
+    old = next(node for node in world.nodes if node.leads())
+    index = old.leads()[0].index
+    for _ in range(12):
+        world.produce(old, index)
+        world.settle(world.is_settled)
+    world.settle(world.is_tidy)
+    log = old.core.topics.partition(TOPIC, index).log
+    before = {row.name for row in log.manifest.segments}
+    world.compact(index)
+    old.ask()
+    old.hear()
+    assert log.was_compacted
+    job = _begins_to_tidy(old, log)
+    old.speed = 0
+    world.settle(lambda: any(node.leads_place(index) for node in world.nodes if node is not old), but=old)
+    world.settle(lambda: _covers(world, index), but=old)
+    assert before & {row.name for row in _manifest(world, index).segments}
+    job.run()
+    old.core.job_done(job, None, old.now_ms)
+    for late in old.core.take_jobs():  # what follows from that alone: nobody has told it anything yet
+        late.run()
+        old.core.job_done(late, None, old.now_ms)
+    world.heal()
+    world.settle(world.is_settled)
+    world.check()
+
+
+def _begins_to_tidy(node, log):
+    """The question to the store with which what was compacted takes the place of what was there."""
+    while log.was_compacted:
+        tidying_of = node.membership.leading.tidying
+        tidying_of.on_time(tidying_of.next_deadline(), [log])
+        (job,) = node.core.take_jobs()
+        if log.was_compacted:  # it was about something else
+            job.run()
+            node.core.job_done(job, None, node.now_ms)
+    return job
+
+
+def _manifest(world, index):
+    return manifests.last(world.store.engine(), to_base64(world.nodes[0].core.topics.by_name[TOPIC].topic_id), index)
+
+
+def _covers(world, index):
+    return _manifest(world, index).epoch > 0
+
+
 # Deliberate bugs: each must be caught by some seed, or the test above proves nothing.
 
 
@@ -237,6 +294,19 @@ def delete_segments_before_others_are_named(patch):
     patch.setattr(manifests, "write", early)
 
 
+def delete_what_was_replaced_without_another_write(patch):
+    whole = tidying.Tidying._written
+
+    def written(self, *found):
+        whole(self, *found)
+        self._released.append((-1, self._replaced))
+        self._replaced = []
+        if not self.is_running:
+            self._delete(0)
+
+    patch.setattr(tidying.Tidying, "_written", written)
+
+
 def delete_what_the_next_leader_needs(patch):
     patch.setattr(tidying.Tidying, "hand_over", lambda self, place, log: None)
 
@@ -271,6 +341,12 @@ def test_a_deliberate_bug_is_caught(bug, monkeypatch):
 @pytest.mark.parametrize("bug", OF_TIDYING)
 def test_a_deliberate_bug_is_caught_where_journals_are_tidied_all_the_time(bug, monkeypatch):
     hunt(bug, monkeypatch, objects=3)
+
+
+def test_a_replaced_leader_that_deletes_at_once_is_caught(monkeypatch):
+    delete_what_was_replaced_without_another_write(monkeypatch)
+    with pytest.raises(Violation, match="is gone from"):
+        run_replaced_leader()
 
 
 def hunt(bug, monkeypatch, objects):

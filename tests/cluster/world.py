@@ -7,6 +7,7 @@ in the end.
 
 import contextlib
 import random
+from dataclasses import replace
 
 from kohort.broker.appends import Append
 from kohort.broker.cluster_topics import ClusterCatalog
@@ -118,6 +119,9 @@ class Node:
             self.core.job_done(job, failed, self.now_ms)
             self.turn()
 
+    def leads_place(self, index):
+        return any(partition.index == index for partition in self.leads())
+
     def leads(self):
         topic = self.core.topics.by_name.get(TOPIC)
         return [] if topic is None else [partition for partition in topic.partitions if partition.leads]
@@ -197,15 +201,22 @@ class World:
         if node.paused or not partition or not partition.leads:
             return
         self.count += 1
-        data = build_key_values([(b"k", b"%d" % self.count)], self.now_ms)
+        data = build_key_values([(b"%d" % self.count, b"%d" % self.count)], self.now_ms)
         node.core.append(Append(partition, data, read_header(data), self, self.count))
         node.turn()
 
-    def compact(self):
-        """All that is in segments is written anew, as after a compaction that found nothing to remove."""
-        logs = [partition.log for node in self.nodes if node.is_up and not node.paused for partition in node.leads()]
-        if logs:
-            self.random.choice(logs).was_compacted = True
+    def compact(self, index=None):
+        """All that is in segments is written anew; every record has a key of its own, so that none is removed."""
+        up = [node for node in self.nodes if node.is_up and not node.paused]
+        led = [(node, partition) for node in up for partition in node.leads()]
+        if places := [row for row in led if index in (None, row[1].index)]:
+            node, partition = self.random.choice(places)
+            log = partition.log
+            log.config = replace(log.config, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+            log.first_dirty_offset = log.start_offset
+            if (compaction := log.start_compaction(node.now_ms)) is not None:
+                node.core.run_elsewhere(Compacting(partition, compaction))
+                node.turn()
 
     def pass_time(self, longest_ms):
         took_ms = self.random.randrange(1, longest_ms)
@@ -370,11 +381,11 @@ class World:
                 node.start()
             node.engine.cut_off = False
 
-    def settle(self, is_settled):
+    def settle(self, is_settled, but=None):
         """In the end every partition has one leader that serves it."""
         for _ in range(400):
             self.pass_time(100)
-            for node in self.nodes:
+            for node in [node for node in self.nodes if node is not but]:
                 if node.membership.life is Life.OUTSIDE:
                     node.crash()
                     node.start()
@@ -432,6 +443,17 @@ class World:
         for row in manifests.last(self.store.engine(), topic_id, index).segments:
             if row.name not in self.store.objects:
                 raise Violation(f"{row.name} is named by a manifest and gone")
+
+
+class Compacting:
+    def __init__(self, partition, compaction):
+        self.partition = partition
+        self.compaction = compaction
+        self.run = compaction.run
+
+    def finish(self, error, now_ms):
+        if error is None and self.partition.leads:
+            self.partition.log.finish_compaction(self.compaction)
 
 
 class NewTopic:
