@@ -2,8 +2,9 @@
 
 import pytest
 
-from cluster.world import TOPIC, Violation, World
+from cluster.world import PARTITIONS, TOPIC, Violation, World
 from kohort.broker import leading, membership, tidying
+from kohort.broker.cluster_report import report
 from kohort.broker.membership import Life
 from kohort.broker.proposals import Wish
 from kohort.cluster import journal, journal_writer, loading, manifests, names
@@ -146,6 +147,46 @@ def _manifest(world, index):
 
 def _covers(world, index):
     return _manifest(world, index).epoch > 0
+
+
+def test_a_slot_of_a_journal_that_is_gone_fails_its_partitions_alone_and_nobody_asks_for_ever(caplog):
+    """Until it is back: then they are led with all that was acknowledged."""
+    world = World(3, trouble=0, config={"kohort.cluster.journal.objects": 1_000_000})
+    world.create_topic()
+    world.calm = True
+    dead = next(node for node in world.nodes if node.leads())
+    lost = {partition.index for partition in dead.leads()}
+    for _ in range(3):
+        for index in range(PARTITIONS):
+            world.produce(world.nodes[world.leaders(index)[0] - 1], index)
+        world.settle(world.is_settled)
+    name = names.slot(dead.membership.journal.journal, 1)
+    dead.crash()
+    slot = world.store.objects.pop(name)
+    world.store.sorted_names.remove(name)
+    others = [node for node in world.nodes if node is not dead]
+
+    def damage():
+        rows = [node.core.topics.partition(TOPIC, index) for node in others for index in range(PARTITIONS)]
+        return {row.index: row.damage for row in rows if row.damage}
+
+    world.settle(lambda: damage().keys() == lost, but=dead)
+    assert set(damage().values()) == {
+        f"{name} is gone from memory: restore it from a copy of the store before its partitions can be led"
+    }
+    assert all(len(world.leaders(index, others)) == (index not in lost) for index in range(PARTITIONS))
+    (problem,) = report(world.store.engine(), others[0].membership.state)["problems"]
+    assert problem.startswith(f"{name} is gone from memory: restore it from a copy; until then nobody can")
+    told = len(caplog.records)
+    for _ in range(100):
+        world.settle(lambda: True, but=dead)
+    assert len(caplog.records) == told
+    others[0].engine.create(name, slot)
+    world.settle(lambda: not damage(), but=dead)
+    world.heal()
+    world.settle(world.is_settled)
+    assert report(world.store.engine(), others[0].membership.state)["problems"] == []
+    world.check()
 
 
 # Deliberate bugs: each must be caught by some seed, or the test above proves nothing.

@@ -406,10 +406,10 @@ class World:
         journals = [node.membership.journal for node in self.nodes]
         return self.is_settled() and all(journal.stored_seq - journal.said_trimmed < limit for journal in journals)
 
-    def leaders(self, index):
+    def leaders(self, index, nodes=None):
         return [
             node.node_id
-            for node in self.nodes
+            for node in nodes or self.nodes
             if (partition := node.core.topics.partition(TOPIC, index)) is not None and partition.leads
         ]
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from kohort.cluster import meta_log, names
 from kohort.cluster.engine import Engine, EngineError
+from kohort.cluster.journal import first_kept
 from kohort.cluster.open_engine import open_engine
-from kohort.cluster.state import NO_LEADER, BrokerState, ClusterState, Status
+from kohort.cluster.state import NO_LEADER, BrokerState, ClusterState, Source, Status
 from kohort.coordinator.records import OFFSETS_TOPIC
 
 Report = dict[str, Any]
@@ -59,11 +60,32 @@ def report(engine: Engine, state: ClusterState) -> Report:
         ],
         "partitions": sorted(partitions, key=lambda row: (row["topic"], row["partition"])),
         "leaderless": leads.get(NO_LEADER, 0),
+        "problems": _problems(engine, state),
         "news": [
             {"version": n.version, "at_ms": n.at_ms, "broker": n.node_id, "what": n.what, "reason": n.reason}
             for n in state.news
         ],
     }
+
+
+def _problems(engine: Engine, state: ClusterState) -> list[str]:
+    """What is gone from journals of those who lead no more, and is needed to lead what they led."""
+    needed: dict[Source, list[str]] = {}
+    for topic, index, partition in state.partitions():
+        for source in partition.sources:
+            if source.until is not None or source.epoch < partition.epoch:
+                needed.setdefault(source._replace(epoch=0), []).append(f"{topic.name}-{index}")
+    found = []
+    for source, places in needed.items():
+        seqs = {names.number(name) for name in engine.list(names.journal_prefix(source.journal))}
+        last = max(seqs, default=-1) if source.until is None else source.until
+        lost = [seq for seq in range(first_kept(engine, source.journal), last + 1) if seq not in seqs]
+        if lost:
+            found.append(
+                f"{names.slot(source.journal, lost[0])} is gone from {engine.name}: restore it from a copy; "
+                f"until then nobody can lead {', '.join(places[:3])}{' and others' if len(places) > 3 else ''}"
+            )
+    return found
 
 
 def _node(node_id: int) -> int | None:

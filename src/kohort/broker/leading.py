@@ -16,7 +16,7 @@ from kohort.broker.proposals import HandOver
 from kohort.broker.tidying import Tidying
 from kohort.cluster import loading
 from kohort.cluster.engine import claim
-from kohort.cluster.journal import decode
+from kohort.cluster.journal import Gone, decode
 from kohort.cluster.journal_writer import JournalWrite, JournalWriter
 from kohort.cluster.placing import is_gathered, moves
 from kohort.cluster.snapshots import Damaged
@@ -37,6 +37,8 @@ MOVES_AT_A_TIME = 20
 RETRY_MS = 50
 MAX_RETRY_MS = 1_000
 LOAD_AGAIN_MS = 500
+DAMAGED_AGAIN_MS = 5_000
+GONE_TRIES = 3
 
 
 class Leading:
@@ -47,6 +49,7 @@ class Leading:
         self._store: JournalStore = membership.core.store
         self._balance_delay_ms: int = membership.core.config["kohort.cluster.balance.delay.ms"]
         self._loading: dict[Place, int] = {}  # and the epoch that is loaded
+        self._gone: dict[tuple[str, int, int], int] = {}  # how often something was not there for an epoch of a place
         self._draining: dict[Place, JournalLog] = {}
         self._given_up: set[Place] = set()
         self._leaving = False
@@ -127,6 +130,7 @@ class Leading:
         self._membership.journal.close(not_led("what waits", 0))
         self.tidying.begin_life()
         self._loading.clear()
+        self._gone.clear()
         self._draining.clear()
         self._given_up.clear()
         self._retries.clear()
@@ -202,21 +206,32 @@ class Leading:
             for one in wanted:
                 self._load([one], now_ms)
             return
-        logger.log(
-            logging.ERROR if damaged else logging.WARNING,
-            "%d partitions cannot be taken over yet: %s", len(wanted), error,
-        )  # fmt: skip
+        if isinstance(error, Gone):
+            damaged = self._is_gone(wanted)
+        if not damaged:
+            logger.warning("%d partitions cannot be taken over yet: %s", len(wanted), error)
         for one in wanted:
             del self._loading[one.topic_id, one.partition]
             if damaged:
                 self._damaged(one, str(error), now_ms)
-        self._look_again_ms = now_ms + LOAD_AGAIN_MS
+        wait_ms = DAMAGED_AGAIN_MS if damaged else LOAD_AGAIN_MS
+        self._look_again_ms = min(self._look_again_ms or now_ms + wait_ms, now_ms + wait_ms)
+
+    def _is_gone(self, wanted: list[loading.Wanted]) -> bool:
+        """And not only until the meta log is read that says that others lead, and need it no more."""
+        for one in wanted:
+            key = (one.topic_id, one.partition, one.epoch)
+            self._gone[key] = self._gone.get(key, 0) + 1
+            if self._gone[key] < GONE_TRIES:
+                return False
+        return True
 
     def _damaged(self, wanted: loading.Wanted, reason: str, now_ms: int) -> None:
-        """Whoever waits for it is told; it is asked for again, since the store may be mended."""
+        """Whoever waits for it is told, once; it is looked at again now and then, since the store may be mended."""
         partition = self._partition((wanted.topic_id, wanted.partition))
         if partition is not None and not partition.leads and partition.damage != reason:
             partition.damage = reason
+            logger.error("%s-%d cannot be led: %s", partition.topic.name, partition.index, reason)
             self._core.leaders_changed(partition.topic, now_ms)
 
     def _loaded(

@@ -57,6 +57,8 @@ def show(found: dict[str, Any], partitions: bool) -> None:
     print_table(columns, [[_cell(row, key) for key in keys] for row in found["brokers"]], "no broker")
     if found["leaderless"]:
         print(f"\n{plural(found['leaderless'], 'partition')} without a leader")
+    for problem in found.get("problems", []):
+        print(f"\n{printable(problem)}")
     if partitions:
         print()
         rows = [[row["topic"], row["partition"], row["leader"], row["epoch"]] for row in found["partitions"]]

@@ -2,8 +2,9 @@
 
     magic, size of the head, checksum of all that follows | head as JSON | record batches
 
-The head has a nonce, the slot, below which slot the owner may have deleted what was there (`trimmed`), and rows of
-(topic id, partition, leader epoch, base offset, next offset, bytes), and of (topic id, partition, epoch, start offset).
+The head has a nonce, the slot, below which slot the owner may have deleted what was there (`trimmed`), up to which slot
+it has acknowledged what is there (`stored`), and rows of (topic id, partition, leader epoch, base offset, next offset,
+bytes), and of (topic id, partition, epoch, start offset).
 """
 
 from __future__ import annotations
@@ -42,10 +43,15 @@ class Start(NamedTuple):
     start_offset: int
 
 
+class Gone(Damaged):
+    """A slot of a journal is not there. Or nobody needs it any more, and the meta log tells so soon."""
+
+
 class Slot(NamedTuple):
     seq: int
     is_seal: bool
     trimmed: int
+    stored: int
     entries: list[Entry]
     starts: list[Start]
 
@@ -57,6 +63,7 @@ def encode(
     entries: Sequence[tuple[str, int, int, int, int, Sequence[Any]]] = (),
     starts: Sequence[Start] = (),
     trimmed: int = 0,
+    stored: int = -1,
     seal: bool = False,
 ) -> bytes:
     """The parts of an entry are joined here, so that this can be done on another thread."""
@@ -65,10 +72,8 @@ def encode(
     for topic_id, partition, epoch, base_offset, next_offset, views in entries:
         rows.append([topic_id, partition, epoch, base_offset, next_offset, sum(map(len, views))])
         parts += views
-    head = json.dumps(
-        {"nonce": nonce, "seq": seq, "seal": seal, "trimmed": trimmed, "entries": rows, "starts": list(starts)},
-        separators=(",", ":"),
-    ).encode()
+    said = {"nonce": nonce, "seq": seq, "seal": seal, "trimmed": trimmed, "stored": stored}
+    head = json.dumps(said | {"entries": rows, "starts": list(starts)}, separators=(",", ":")).encode()
     body = b"".join([head, *parts])
     return _HEAD.pack(_MAGIC, len(head), crc32(body)) + body
 
@@ -88,7 +93,8 @@ def decode(name: str, data: bytes) -> Slot:
     for topic_id, partition, epoch, base_offset, next_offset, size in head["entries"]:
         entries.append(Entry(topic_id, partition, epoch, base_offset, next_offset, body[pos : pos + size]))
         pos += size
-    return Slot(head["seq"], head["seal"], head["trimmed"], entries, [Start(*row) for row in head["starts"]])
+    starts = [Start(*row) for row in head["starts"]]
+    return Slot(head["seq"], head["seal"], head["trimmed"], head.get("stored", -1), entries, starts)
 
 
 def seal(engine: Engine, journal: str, nonce: str) -> int:
@@ -96,25 +102,38 @@ def seal(engine: Engine, journal: str, nonce: str) -> int:
 
     The first free slot is sealed. Its owner may write behind it, where slots are void: it acknowledges in order. A slot
     may also be free because its owner has deleted what was there, which some later object then says (`trimmed`). Of two
-    seals the first counts.
+    seals the first counts. Where what was acknowledged is gone nothing is sealed: the seal would hide all that follows.
     """
     while True:
         found = engine.list(names.journal_prefix(journal))
         taken = {names.number(name) for name in found}
-        seq = _trimmed(engine, found)
+        seq, stored = _last(engine, found)
         while seq in taken:
             seq += 1
+        if seq <= stored:
+            raise gone(engine, names.slot(journal, seq))
         while (other := claim(engine, names.slot(journal, seq), encode(seq, nonce, seal=True))) is not None:
             if decode(names.slot(journal, seq), other).is_seal:
                 break
             seq += 1
-        if _trimmed(engine, engine.list(names.journal_prefix(journal))) <= seq:
+        if first_kept(engine, journal) <= seq:
             return seq
+
+
+def gone(engine: Engine, name: object) -> Gone:
+    return Gone(
+        f"{name} is gone from {engine.name}: restore it from a copy of the store before its partitions can be led"
+    )
 
 
 def first_kept(engine: Engine, journal: str) -> int:
     """The first slot whose bytes are still needed, or were not when it was last said."""
-    return _trimmed(engine, engine.list(names.journal_prefix(journal)))
+    return kept(engine, journal)[0]
+
+
+def kept(engine: Engine, journal: str) -> tuple[int, int]:
+    """The same, and the last slot that was acknowledged when it was last said."""
+    return _last(engine, engine.list(names.journal_prefix(journal)))
 
 
 def delete_all_but_seals(engine: Engine, journal: str) -> None:
@@ -129,16 +148,17 @@ def delete_all_but_seals(engine: Engine, journal: str) -> None:
             engine.delete(name)
 
 
-def _trimmed(engine: Engine, found: list[str]) -> int:
-    """The first slot that its owner cannot have deleted, as its last object says."""
+def _last(engine: Engine, found: list[str]) -> tuple[int, int]:
+    """The first slot that its owner cannot have deleted, and the last that it has acknowledged, as its last object
+    says."""
     for name in reversed(found):
         try:
             slot = decode(name, engine.get(name))
         except Missing:
             continue
         if not slot.is_seal:
-            return slot.trimmed
-    return 0
+            return slot.trimmed, slot.stored
+    return 0, -1
 
 
 def read(engine: Engine, journal: str, first: int, until: int | None) -> Iterable[Slot]:

@@ -38,9 +38,12 @@ class JournaledLog(Protocol):
 class JournalWrite:
     """One object on its way."""
 
-    __slots__ = ("_encoded", "_entries", "_nonce", "_starts", "done", "logs", "name", "seq", "size", "tries", "trimmed")
+    __slots__ = (
+        "_encoded", "_entries", "_nonce", "_starts", "_stored",
+        "done", "logs", "name", "seq", "size", "tries", "trimmed",
+    )  # fmt: skip
 
-    def __init__(self, journal: str, seq: int, nonce: str, trimmed: int) -> None:
+    def __init__(self, journal: str, seq: int, nonce: str, trimmed: int, stored: int) -> None:
         self.name = names.slot(journal, seq)
         self.seq = seq
         self.trimmed = trimmed
@@ -49,6 +52,7 @@ class JournalWrite:
         self.done = False
         self.tries = 0
         self._nonce = nonce
+        self._stored = stored
         self._entries: list[tuple[str, int, int, int, int, list[Any]]] = []
         self._starts: list[Start] = []
         self._encoded: bytes | None = None
@@ -67,7 +71,12 @@ class JournalWrite:
         """On whichever thread writes it."""
         if self._encoded is None:
             self._encoded = encode(
-                self.seq, self._nonce, entries=self._entries, starts=self._starts, trimmed=self.trimmed
+                self.seq,
+                self._nonce,
+                entries=self._entries,
+                starts=self._starts,
+                trimmed=self.trimmed,
+                stored=self._stored,
             )
         return self._encoded
 
@@ -99,7 +108,7 @@ class JournalWriter:
         """The next object, where there is something to write and room in flight."""
         if not self.is_open or len(self.in_flight) >= self._max_in_flight or not (self._dirty or even_empty):
             return None
-        write = JournalWrite(self.journal, self.next_seq, nonce, self.trimmed)
+        write = JournalWrite(self.journal, self.next_seq, nonce, self.trimmed, self.stored_seq)
         while self._dirty and write.size < MAX_BYTES:
             log = next(iter(self._dirty))
             del self._dirty[log]

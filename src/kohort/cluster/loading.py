@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kohort.cluster import manifests
-from kohort.cluster.engine import Engine, EngineError, Missing
-from kohort.cluster.journal import Slot, first_kept, read, seal
+from kohort.cluster import manifests, names
+from kohort.cluster.engine import Engine, Missing
+from kohort.cluster.journal import Slot, gone, kept, read, seal
 from kohort.cluster.manifests import Manifest
 from kohort.cluster.state import Source
 
@@ -56,12 +56,25 @@ class _Journals:
         if key not in self._slots:
             if source.until is None:
                 seal(self._engine, source.journal, self._nonce)
-            first = first_kept(self._engine, source.journal)
-            try:
-                self._slots[key] = list(read(self._engine, source.journal, first, source.until))
-            except Missing as missing:
-                raise EngineError(f"{missing} is gone from {self._engine.name}") from None
+            self._slots[key] = self._read(source)
         return self._slots[key]
+
+    def _read(self, source: Source) -> list[Slot]:
+        """An owner that lives may delete what nobody needs meanwhile, and says so first; whatever else is not there was
+        lost, and comes back by no waiting."""
+        engine, journal = self._engine, source.journal
+        first, stored = kept(engine, journal)
+        while True:
+            try:
+                found = list(read(engine, journal, first, source.until))
+            except Missing as missing:
+                before, (first, stored) = first, kept(engine, journal)
+                if first <= before:
+                    raise gone(engine, missing) from None
+                continue
+            if source.until is None and first + len(found) <= stored:
+                raise gone(engine, names.slot(journal, first + len(found)))  # there is a seal in its place
+            return found
 
 
 def load(engine: Engine, wanted: list[Wanted], nonce: str) -> list[Loaded]:
