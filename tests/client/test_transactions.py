@@ -46,6 +46,46 @@ def read(broker, topic, count, isolation="read_committed"):
         return sorted(found)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_handed_over_is_ended_by_somebody_else(broker, commit):
+    topic = f"handed-{commit}"
+    with kohort.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        with producer(broker, topic) as p:
+            p.begin()
+            p.send(topic, b"a", partition=0)
+            handed = p.hand_over()
+            with pytest.raises(KafkaError, match="handed over"):
+                p.send(topic, b"late", partition=0)
+        assert read(broker, topic, 0) == []  # its producer is closed, and nothing is ended by that
+        assert admin.describe_transactions([topic])[topic].state == "Ongoing"
+        admin.end_transaction(handed, commit)
+        admin.end_transaction(handed, commit)  # whoever does not know whether it was done does it again
+        with pytest.raises(ProducerFencedError):
+            admin.end_transaction(handed, not commit)
+    assert read(broker, topic, int(commit)) == [b"a"] * commit
+
+
+def test_after_a_hand_over_the_next_transaction_is_another(broker):
+    with kohort.Admin(bootstrap_servers=broker.bootstrap_servers) as admin, producer(broker, "next") as p:
+        p.begin()
+        assert p.hand_over() is None  # nobody knows of it, there is nothing to end
+        p.begin()
+        p.send("next", b"a", partition=0)
+        first = p.hand_over()
+        admin.end_transaction(first)
+        p.begin()
+        p.send("next", b"b", partition=0)
+        second = p.hand_over()
+        with pytest.raises(ProducerFencedError):
+            admin.end_transaction(first, commit=False)
+        p.begin()  # nobody has ended it: it is aborted
+        with pytest.raises(ProducerFencedError):
+            admin.end_transaction(second)
+        p.send("next", b"c", partition=0)
+        p.commit()
+    assert read(broker, "next", 2) == [b"a", b"c"]
+
+
 def test_committed_is_read_and_aborted_is_not(broker):
     with producer(broker, "plain") as p:
         p.begin()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         ConsumerRecord,
         OffsetAndMetadata,
         OffsetAndTimestamp,
+        OpenTransaction,
         TopicPartition,
     )
 
@@ -55,6 +56,7 @@ __all__ = [
     "NoOffsetForPartitionError",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OpenTransaction",
     "OffsetOutOfRangeError",
     "Producer",
     "ProducerFencedError",
@@ -84,6 +86,7 @@ _HOMES = {
     "NoOffsetForPartitionError": "kohort.client.errors",
     "OffsetAndMetadata": "kohort.client.types",
     "OffsetAndTimestamp": "kohort.client.types",
+    "OpenTransaction": "kohort.client.types",
     "OffsetOutOfRangeError": "kohort.client.errors",
     "Producer": "kohort.client.producer",
     "RebalanceInProgressError": "kohort.client.errors",

@@ -68,3 +68,4 @@ class Admin:
     hanging_transactions = blocking(AsyncAdmin.hanging_transactions)
     abort_transaction = blocking(AsyncAdmin.abort_transaction)
     terminate_transaction = blocking(AsyncAdmin.terminate_transaction)
+    end_transaction = blocking(AsyncAdmin.end_transaction)

@@ -31,7 +31,7 @@ from kohort.client.config import Config
 from kohort.client.errors import KafkaTimeoutError, error_for
 from kohort.client.listing import list_offsets
 from kohort.client.metadata import Node, TopicInfo, leader_nodes
-from kohort.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kohort.client.types import OffsetAndMetadata, OffsetAndTimestamp, OpenTransaction, TopicPartition
 from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import (
@@ -441,3 +441,9 @@ class AsyncAdmin(PartitionAdmin):
         """Abort what a transactional id has open and fence its producer, as the next producer of the id would."""
         ask = lambda c, node: transactions.terminate(c, transactional_id, self._timeout)  # noqa: E731
         await self._at_coordinator(transactional_id, ask, TRANSACTION)
+
+    async def end_transaction(self, transaction: OpenTransaction, commit: bool = True) -> None:
+        """Commit or abort what a producer has handed over; once more does no harm. ProducerFencedError where that is no
+        longer possible: it has ended otherwise."""
+        ask = lambda c, node: transactions.end(c, transaction, commit, self._timeout)  # noqa: E731
+        await self._at_coordinator(transaction.transactional_id, ask, TRANSACTION)

@@ -104,6 +104,7 @@ class Producer:
     send_offsets = blocking(AsyncProducer.send_offsets)
     commit = blocking(AsyncProducer.commit)
     abort = blocking(AsyncProducer.abort)
+    hand_over = blocking(AsyncProducer.hand_over)
     flush = blocking(AsyncProducer.flush)
     partitions_for = blocking(AsyncProducer.partitions_for)
 

@@ -26,7 +26,7 @@ from kohort.client.partitioner import Sticky, partition_for_key
 from kohort.client.producer_config import ProducerConfig
 from kohort.client.producer_transactions import Offsets, Transactions
 from kohort.client.transactions import Step
-from kohort.client.types import TopicPartition
+from kohort.client.types import OpenTransaction, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import InitProducerIdRequest
 from kohort.records.batch import Header, Record
@@ -440,6 +440,12 @@ class AsyncProducer:
     async def abort(self) -> None:
         """Nothing since begin() will ever be read by read_committed consumers."""
         await self._own_transactions.abort()
+
+    async def hand_over(self) -> OpenTransaction | None:
+        """Store what was sent and leave the transaction open: whoever gets what this returns ends it, from anywhere,
+        with `Admin.end_transaction`, within transaction.timeout.ms. None where there is nothing in it. The next
+        begin() takes the transactional.id over again, and would abort what has not been ended by then."""
+        return await self._own_transactions.hand_over()
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncProducer]:

@@ -17,8 +17,8 @@ from kohort.client.batching import ProducerId
 from kohort.client.cluster import Cluster, Coordinator
 from kohort.client.errors import KafkaTimeoutError, TransactionAbortableError
 from kohort.client.metadata import Node
-from kohort.client.transactions import Step, Transaction
-from kohort.client.types import OffsetAndMetadata, TopicPartition
+from kohort.client.transactions import Step, Transaction, end_version
+from kohort.client.types import OffsetAndMetadata, OpenTransaction, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import (
     AddOffsetsToTxnRequest,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 GROUP, TRANSACTION = 0, 1
 FEATURE, TV2 = "transaction.version", 2
-TV1_END, TV2_END = 4, 5
 TV1_OFFSETS, TV2_OFFSETS = 3, 5
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 _LOOK_AGAIN = frozenset(
@@ -66,8 +65,8 @@ class Transactions:
 
     async def begin(self) -> None:
         self._producer.start()
-        self.state.require("begin()", Step.IDLE)
-        if self._id.producer_id < 0:
+        self.state.require("begin()", Step.IDLE, Step.HANDED_OVER)
+        if self._id.producer_id < 0 or self.state.step is Step.HANDED_OVER:
             await self._init()
         self.state.become(Step.OPEN)
 
@@ -125,6 +124,17 @@ class Transactions:
         if not self._is_tv2 and (was_broken or dropped):
             await self._init(keep=True)  # nobody knows which numbers the broker has seen: begin anew (KIP-360)
         self._ended()
+
+    async def hand_over(self) -> OpenTransaction | None:
+        self.state.require("hand_over()", Step.OPEN)
+        await self._producer._flush(None)
+        self.state.require("hand_over()", Step.OPEN)
+        is_known = bool(self._producer._batching.enlisted) or self.state.has_offsets
+        self.state.become(Step.HANDED_OVER)
+        self._forget_partitions()
+        if not is_known:
+            return None
+        return OpenTransaction(self.state.transactional_id, self._id.producer_id, self._id.epoch, self._is_tv2)
 
     # -- for the producer ---------------------------------------------------------------------------------------------
 
@@ -193,13 +203,16 @@ class Transactions:
             producer_epoch=self._id.epoch,
             committed=commit,
         )
-        version = TV2_END if self._is_tv2 else TV1_END
+        version = end_version(self._is_tv2)
         answer = await self._at(TRANSACTION, request, call, lambda answer: [answer.error_code], version)
         if self._is_tv2:
             self._use(ProducerId(answer.producer_id, answer.producer_epoch))
 
     def _ended(self) -> None:
         self.state.become(Step.IDLE)
+        self._forget_partitions()
+
+    def _forget_partitions(self) -> None:
         with self._producer._lock:
             assert self._producer._batching.enlisted is not None
             self._producer._batching.enlisted.clear()

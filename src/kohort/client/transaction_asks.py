@@ -14,11 +14,13 @@ from kohort.client.admin_types import (
 from kohort.client.cluster import Cluster, Coordinator
 from kohort.client.errors import error_for
 from kohort.client.metadata import leader_nodes
-from kohort.client.types import TopicPartition
+from kohort.client.transactions import Transaction, end_version
+from kohort.client.types import OpenTransaction, TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
+    EndTxnRequest,
     InitProducerIdRequest,
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
@@ -75,6 +77,22 @@ async def terminate(coordinator: Coordinator, transactional_id: str, timeout_ms:
     if response.error_code:
         text = ErrorCode.of(response.error_code).message
         raise error_for(response.error_code, f"transaction of {transactional_id}: {text}")
+
+
+async def end(coordinator: Coordinator, transaction: OpenTransaction, commit: bool, timeout_ms: int) -> None:
+    """Of a transaction that its producer has handed over."""
+    request = EndTxnRequest(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        committed=commit,
+    )
+    version = end_version(transaction.is_tv2)
+    response = await coordinator.request(request, timeout_ms, max_version=version)
+    if response.error_code:
+        doing = "commit" if commit else "abort"
+        code = ErrorCode.of(response.error_code)
+        raise error_for(code) if code.retriable else Transaction(transaction.transactional_id).error(code, doing)
 
 
 async def producers(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[ProducerState]:

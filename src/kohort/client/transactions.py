@@ -2,6 +2,7 @@
 
 IDLE -> OPEN -> COMMITTING -> IDLE
           |  -> ABORTING   -> IDLE
+          |  -> HANDED_OVER -> OPEN       somebody else ends it; the next one begins under new numbers
           +-> BROKEN -> ABORTING          something of it failed: it can only be aborted
 any -> STOPPED                            fenced: this producer is out for good
 """
@@ -20,15 +21,17 @@ class Step(Enum):
     BROKEN = "broken"
     COMMITTING = "committing"
     ABORTING = "aborting"
+    HANDED_OVER = "handed over"
     STOPPED = "stopped"
 
 
 MOVES: dict[Step, frozenset[Step]] = {
     Step.IDLE: frozenset({Step.OPEN, Step.STOPPED}),
-    Step.OPEN: frozenset({Step.BROKEN, Step.COMMITTING, Step.ABORTING, Step.STOPPED}),
+    Step.OPEN: frozenset({Step.BROKEN, Step.COMMITTING, Step.ABORTING, Step.HANDED_OVER, Step.STOPPED}),
     Step.BROKEN: frozenset({Step.ABORTING, Step.STOPPED}),
     Step.COMMITTING: frozenset({Step.COMMITTING, Step.IDLE, Step.BROKEN, Step.STOPPED}),
     Step.ABORTING: frozenset({Step.ABORTING, Step.IDLE, Step.STOPPED}),
+    Step.HANDED_OVER: frozenset({Step.OPEN, Step.STOPPED}),
     Step.STOPPED: frozenset({Step.STOPPED}),
 }
 
@@ -56,6 +59,11 @@ _LOST_ITS_PLACE = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
+
+
+def end_version(is_tv2: bool) -> int:
+    """Of EndTxn: the newest in which the end does, or does not, raise the producer's epoch (KIP-890)."""
+    return 5 if is_tv2 else 4
 
 
 class Transaction:
@@ -101,6 +109,7 @@ class Transaction:
             Step.OPEN: "a transaction is open: commit() or abort() it first",
             Step.COMMITTING: "the commit is not answered yet: call commit() again to learn how it went",
             Step.ABORTING: "the abort is not answered yet: call abort() again",
+            Step.HANDED_OVER: "the transaction was handed over, whoever has it ends it: begin() another one",
         }[self.step]
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{call}: {doing}")
 

@@ -29,6 +29,16 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = NO_LEADER_EPOCH
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that its producer has handed over: all that is needed to end it (`Admin.end_transaction`)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_tv2: bool
+    """Whether its end raises the epoch (KIP-890), as its producer has learnt from the cluster."""
+
+
 class ConsumerRecord(NamedTuple):
     """One record. `timestamp` is in milliseconds, `timestamp_type` 0 (create time) or 1 (log append time).
 
