@@ -32,6 +32,7 @@ _COMMON = [
     "sasl.username",
     "sasl.password",
 ]
+_SECURITY = ("ssl.", "sasl.oauthbearer.")
 
 
 def _acks(value: Any) -> int:
@@ -77,7 +78,7 @@ _NUMBERS = [
 ]
 
 PRODUCER_SETTINGS: dict[str, Setting] = {
-    **{name: setting for name, setting in SETTINGS.items() if name in _COMMON or name.startswith("ssl.")},
+    **{name: setting for name, setting in SETTINGS.items() if name in _COMMON or name.startswith(_SECURITY)},
     **{name: Setting(name, _number(least), default, doc, kind) for name, default, doc, kind, least in _NUMBERS},
     "acks": Setting(
         "acks", _acks, -1, "Who must have a record: all (in-sync replicas), 1 (the leader), 0 (nobody).", "string"

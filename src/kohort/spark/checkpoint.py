@@ -14,7 +14,7 @@ from kohort.spark.offsets import StreamOffset
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-_OFFSETS, _COMMITS = "offsets", "commits"
+_OFFSETS, _COMMITS, _DELIVERY = "offsets", "commits", "kohort-delivery"
 
 
 def last_finished(location: str, query: str) -> StreamOffset | None:
@@ -54,3 +54,21 @@ def _of(line: str, query: str) -> StreamOffset | None:
         if isinstance(value, dict) and value.get("query") == query:
             return StreamOffset.from_json(value)
     return None
+
+
+# -- the sink's delivery ---------------------------------------------------------------------------------------------
+
+
+def note_exactly_once(location: str) -> None:
+    """Beside Spark's own files: that the query's sink has written exactly once."""
+    if not wrote_exactly_once(location):
+        files, root = _place(location)
+        with files.open_output_stream(f"{root}/{_DELIVERY}") as stream:
+            stream.write(b"exactly-once\n")
+
+
+def wrote_exactly_once(location: str) -> bool:
+    from pyarrow import fs
+
+    files, root = _place(location)
+    return bool(files.get_file_info(f"{root}/{_DELIVERY}").type is fs.FileType.File)

@@ -13,6 +13,7 @@ from typing import Any, Literal, NoReturn
 
 from kohort.client.config import SETTINGS, Config
 from kohort.client.errors import ConfigError
+from kohort.client.producer_config import ProducerConfig
 from kohort.client.types import TopicPartition, partition_list
 from kohort.spark.java_settings import UNDERSTOOD, from_java
 from kohort.spark.limits import parse_duration_ms
@@ -51,7 +52,11 @@ READ_OPTIONS: dict[str, str] = {
 WRITE_OPTIONS: dict[str, str] = {
     "topic": "The topic to write to; wins over a column named topic.",
     "includeHeaders": "true: the column headers must exist; false: it is left out; unset: it is taken where it exists.",
+    "delivery": "at-least-once (default), or exactly-once: in transactions, for streams.",
+    "decisionsTopic": "Where drivers of exactly-once queries write which batches count; made where it is missing.",
 }
+DECISIONS_TOPIC = "_kohort_spark_decisions"
+EXACTLY_ONCE_DEFAULTS = {"transaction.timeout.ms": "900000", "client.id": "kohort-spark", "linger.ms": "20"}
 
 NOT_HERE: dict[str, str] = {
     "auto.offset.reset": "use startingOffsets",
@@ -142,6 +147,9 @@ class WriteOptions:
     producer: Mapping[str, str]
     topic: str | None
     include_headers: bool | None
+    exactly_once: bool = False
+    decisions_topic: str = DECISIONS_TOPIC
+    checkpoint: str | None = None
 
 
 # -- reading options -----------------------------------------------------------------------------------------------
@@ -375,16 +383,20 @@ class _as_option_error:
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """`kafka.*` goes to librdkafka as it is, which knows its own names and refuses others."""
+    """`kafka.*` goes to librdkafka as it is, which knows its own names and refuses others; with exactly-once it goes to
+    kohort's producer."""
     own: dict[str, str] = {}
     producer: dict[str, str] = {}
+    checkpoint = None
     for given, value in options.items():
         lower = given.lower()
         if lower in _WRITE_NAMES:
             own[_WRITE_NAMES[lower]] = value
         elif lower.startswith("kafka."):
             producer[lower.removeprefix("kafka.")] = value
-        elif lower != "checkpointlocation":
+        elif lower == "checkpointlocation":
+            checkpoint = value
+        else:
             near = difflib.get_close_matches(lower, [*_WRITE_NAMES, "kafka.bootstrap.servers"], n=1, cutoff=0.5)
             hint = (
                 f"; did you mean {_WRITE_NAMES.get(near[0], near[0])}?"
@@ -394,14 +406,45 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
             raise OptionError(f"unknown option {given} of the sink{hint}")
     if not producer.get("bootstrap.servers"):
         raise OptionError("kafka.bootstrap.servers is missing: host:port of one or more brokers")
-    if producer.get("enable.idempotence", "true").lower() != "true" and "transactional.id" in producer:
-        raise OptionError("kafka.transactional.id contradicts kafka.enable.idempotence=false")
     if "transactional.id" in producer:
-        raise OptionError("kafka.transactional.id: Spark's sinks have no transaction across tasks, leave it out")
+        raise OptionError(
+            "kafka.transactional.id: leave it out; with delivery=exactly-once each task has a transaction of its own"
+        )
     with _as_option_error():
         producer = from_java(producer)
+    exactly_once = _delivery(own)
+    if exactly_once:
+        producer = _transactional(producer)
     topic = own.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty")
     headers = _flag(own, "includeHeaders", False) if "includeHeaders" in own else None
-    return WriteOptions(producer={"enable.idempotence": "true", **producer}, topic=topic, include_headers=headers)
+    return WriteOptions(
+        producer=producer if exactly_once else {"enable.idempotence": "true", **producer},
+        topic=topic,
+        include_headers=headers,
+        exactly_once=exactly_once,
+        decisions_topic=own.get("decisionsTopic", DECISIONS_TOPIC),
+        checkpoint=checkpoint,
+    )
+
+
+def _delivery(own: Mapping[str, str]) -> bool:
+    text = own.get("delivery", "at-least-once").strip().lower()
+    if text not in ("at-least-once", "exactly-once"):
+        raise OptionError(f"delivery={own['delivery']!r}: must be at-least-once or exactly-once")
+    if "decisionsTopic" in own:
+        if text != "exactly-once":
+            raise OptionError("decisionsTopic is for delivery=exactly-once")
+        if not own["decisionsTopic"].strip():
+            raise OptionError("decisionsTopic is empty")
+    return text == "exactly-once"
+
+
+def _transactional(producer: Mapping[str, str]) -> dict[str, str]:
+    settings = {**EXACTLY_ONCE_DEFAULTS, **producer}
+    try:
+        ProducerConfig({**settings, "transactional.id": "checked"})
+    except ConfigError as error:
+        raise OptionError(f"{error} (with delivery=exactly-once kohort's producer writes, not librdkafka)") from None
+    return settings

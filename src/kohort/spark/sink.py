@@ -1,6 +1,8 @@
-"""The sink: rows with topic, key, value, headers and partition columns to Kafka, produced by confluent-kafka.
+"""The sink: rows with topic, key, value, headers and partition columns to Kafka.
 
-At least once: a task that Spark repeats writes its rows again. The producer is idempotent, so its own retries do not.
+At least once, produced by confluent-kafka: a task that Spark repeats writes its rows again. The producer is idempotent,
+so its own retries do not. Exactly once: in transactions of kohort's producer (`sink_rows`) that the driver ends
+(`sink_commit`, `sink_driver`).
 """
 
 from __future__ import annotations
@@ -15,9 +17,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
 
 from kohort.client.tokens import token_of
+from kohort.protocol.errors import KafkaError as Refused
+from kohort.spark.checkpoint import note_exactly_once, wrote_exactly_once
 from kohort.spark.java_settings import for_librdkafka
 from kohort.spark.options import OptionError, WriteOptions
 from kohort.spark.schema import HEADERS
+from kohort.spark.sink_commit import BatchAbort, BatchCommit
+from kohort.spark.sink_driver import run
+from kohort.spark.sink_rows import Prepared, Transaction, advice, task_identity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +90,15 @@ def check_columns(schema: StructType, options: WriteOptions, overwrite: bool) ->
     return tuple(name for name in names if name in written)
 
 
+def check_delivery(options: WriteOptions) -> None:
+    """A batch that was decided may not be published yet: another delivery would write its rows once more."""
+    if not options.exactly_once and options.checkpoint is not None and wrote_exactly_once(options.checkpoint):
+        raise OptionError(
+            f"the checkpoint {options.checkpoint} is of a query with delivery=exactly-once: set that option, or start "
+            "with a new checkpoint"
+        )
+
+
 def write(options: WriteOptions, columns: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Written:
     """All rows of a task; returns when the brokers have them."""
     delivery = _Delivery(_producer(options.producer), options.producer)
@@ -96,7 +112,25 @@ def write(options: WriteOptions, columns: tuple[str, ...], batches: Iterator[pa.
         raise
 
 
-def _produce(delivery: _Delivery, fixed_topic: str | None, lists: Mapping[str, list[Any]], rows: int) -> None:
+def prepare(options: WriteOptions, columns: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Prepared:
+    """All rows of a task in a transaction that stays open; returns when the brokers have them."""
+    transaction = Transaction(options.producer, *task_identity())
+    try:
+        for batch in batches:
+            lists = {name: batch.column(name).to_pylist() for name in columns}
+            _produce(transaction, options.topic, lists, batch.num_rows)
+        return transaction.hand_over()
+    except Refused as error:
+        transaction.drop()
+        raise WriteError(advice(error, options.producer)) from None
+    except BaseException:
+        transaction.drop()
+        raise
+
+
+def _produce(
+    delivery: _Delivery | Transaction, fixed_topic: str | None, lists: Mapping[str, list[Any]], rows: int
+) -> None:
     nothing = [None] * rows
     topics = [fixed_topic] * rows if fixed_topic is not None else lists["topic"]
     keys, values = lists.get("key", nothing), lists["value"]
@@ -251,3 +285,31 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         log.warning("batch %d failed; what its tasks had written stays, and will be written again", batchId)
+
+
+class ExactlyOnceWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("kohort").option("delivery", "exactly-once")`; `sink_commit` tells how."""
+
+    def __init__(self, options: WriteOptions, columns: tuple[str, ...]) -> None:
+        self._options, self._columns = options, columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Prepared:
+        return prepare(self._options, self._columns, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        prepared = [message for message in messages if isinstance(message, Prepared)]
+        if len(prepared) < len(messages):
+            raise WriteError(f"batch {batchId}: Spark commits it without a message of every task")
+        if self._options.checkpoint is not None:
+            note_exactly_once(self._options.checkpoint)
+        self._run(BatchCommit, prepared, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        prepared = [message for message in messages if isinstance(message, Prepared)]
+        if prepared:
+            self._run(BatchAbort, prepared, batchId)
+
+    def _run(self, kind: type[BatchCommit | BatchAbort], prepared: list[Prepared], batch_id: int) -> None:
+        options, shares = self._options, tuple(one.share for one in prepared)
+        words = run(kind(batch_id, shares), prepared[0].query, options.producer, options.decisions_topic)
+        log.info(words)

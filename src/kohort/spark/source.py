@@ -53,10 +53,16 @@ class KohortDataSource(DataSource):
         from kohort.spark.sink import BatchWriter, check_columns
 
         options = parse_write_options(self.options)
+        if options.exactly_once:
+            raise OptionError(
+                "delivery=exactly-once is for streams (writeStream): a job without checkpoint has no restart"
+            )
         return BatchWriter(options, check_columns(schema, options, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from kohort.spark.sink import StreamWriter, check_columns
+        from kohort.spark.sink import ExactlyOnceWriter, StreamWriter, check_columns, check_delivery
 
         options = parse_write_options(self.options)
-        return StreamWriter(options, check_columns(schema, options, overwrite))
+        check_delivery(options)
+        kind = ExactlyOnceWriter if options.exactly_once else StreamWriter
+        return kind(options, check_columns(schema, options, overwrite))
