@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RECIPES := .venv-recipes
+RUNS ?= 200
 OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
-.PHONY: demo test test-again browser recipes docs dist lint conformance bench hostile sim soak soak-spark soak-transactions clean help
+.PHONY: demo test test-again browser recipes docs dist lint conformance bench hostile sim soak soak-spark soak-transactions soak-exactly-once clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
@@ -17,6 +18,7 @@ help:
 	@echo "make soak         ten minutes of real clients and real crashes"
 	@echo "make soak-spark   two Spark applications and a consumer in one group, killed, paused, reset; every offset audited"
 	@echo "make soak-transactions  read, process, write on three brokers; brokers and clients are killed, every record once"
+	@echo "make soak-exactly-once  a Spark query that writes exactly once, killed at every step, on kohort and on Apache Kafka (RUNS=200)"
 	@echo "make bench        side by side with Apache Kafka and Spark's own connector (needs a JDK 17+ and Maven)"
 	@echo "make hostile      how long an innocent member waits while somebody attacks the broker"
 	@echo "make recipes      kohort in tests of FastStream, Quix Streams, Faust, Bytewax, ... (downloads them)"
@@ -89,6 +91,10 @@ soak-spark: $(READY)
 
 soak-transactions: $(READY)
 	$(BIN)/python tests/soak_transactions.py --minutes 5
+
+soak-exactly-once: $(READY)
+	$(BIN)/python tests/soak_exactly_once.py --runs $(RUNS)
+	$(BIN)/python tests/soak_exactly_once.py --runs $(RUNS) --kafka
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
+import doomed_sink
+import kohort
+from kohort.client import TopicPartition
 from spark.query import committed, create, members, produce, unique
 from spark.streams import numbers, share_and_take_over
 
@@ -37,6 +41,36 @@ def test_a_bounded_read_has_the_columns_of_sparks_own_source(spark: Any, servers
     )
     assert part.columns == ["offset", "value"] and part.rdd.getNumPartitions() >= 7
     assert part.count() == 90 + 100 + 0 + 1
+
+
+def test_a_query_that_is_killed_writes_every_row_once(spark: Any, servers: str, tmp_path: Path) -> None:
+    """A worker, then the driver's process between two EndTxn. `make soak-exactly-once` has the other moments."""
+    topic, source = unique("once"), tmp_path / "in"
+    create(servers, topic, 2)
+    source.mkdir()
+    cloudpickle.register_pickle_by_value(doomed_sink)
+    spark.dataSource.register(doomed_sink.DoomedSource)
+    frame = spark.readStream.format("text").load(str(source)).repartition(3)
+
+    def run(doom: str) -> None:
+        sink = frame.writeStream.format("kohort_doomed").option("doom", doom).option("delivery", "exactly-once")
+        sink = sink.option("kafka.bootstrap.servers", servers).option("topic", topic)
+        query = sink.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    for number, doom in enumerate(["task:3", "ends:1"]):
+        (source / str(number)).write_text("".join(f"{line}\n" for line in range(number * 30, number * 30 + 30)))
+        with pytest.raises(Exception, match="STREAM_FAILED"):
+            run(doom)
+        run("")
+    settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+    with kohort.Consumer(bootstrap_servers=servers, **settings) as consumer:
+        places = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+        consumer.assign(places)
+        found: list[str] = []
+        while len(found) < 60 or any(consumer.position(tp) < consumer.end_offsets([tp])[tp] for tp in places):
+            found += [record.value.decode() for record in consumer.poll(1)]
+    assert sorted(found, key=int) == numbers(0, 60)
 
 
 def test_rows_are_written_with_headers_and_partitions(spark: Any, servers: str) -> None:

@@ -1,0 +1,244 @@
+"""The exactly-once sink under kill -9. `python tests/soak_exactly_once.py --runs 200`, `--kafka` for an Apache Kafka.
+
+One streaming query, killed once in every run: a task's worker, the sink's process on the driver before or after any of
+its steps (between decision and EndTxn, between two EndTxn, between the sink's commit and Spark's commit log), the whole
+JVM at a random moment, or the broker. It is started again, and when it has come to the end of the input, every input
+row is in the output once, for a read_committed consumer, and nothing is left open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import queue
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+import kohort
+from apache_kafka import ApacheKafka
+from doomed_sink import DOOMS
+from kohort.client import TopicPartition
+from kohort.client.admin_types import NewTopic
+from kohort_process import KohortProcess
+from spark.streams import descendants
+
+SOURCE, SINK, GROUP = "in", "out", "exactly-once"
+PARTITIONS, ROWS = 4, 50
+LIMIT_S = 180
+JVM = "org.apache.spark.deploy.SparkSubmit"
+
+
+class App:
+    """A Spark application in a process of its own."""
+
+    def __init__(self, servers: str, home: Path, group: bool) -> None:
+        self._log = open(home / "app.log", "ab")  # noqa: SIM115 - as long as the process
+        command = [sys.executable, str(Path(__file__).with_name("soak_exactly_once_app.py")), "--servers", servers]
+        command += ["--source", SOURCE if group else str(home / SOURCE), "--sink", SINK]
+        command += ["--checkpoint", str(home / "checkpoint"), *(("--group", GROUP) if group else ())]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment, text=True
+        )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.answer()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def begin(self, doom: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"doom": doom}) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any] | None:
+        """None where it has died."""
+        line = self._lines.get(timeout=LIMIT_S)
+        return None if line is None else json.loads(line)
+
+    def kill(self) -> None:
+        for pid in [*descendants(JVM, {self.process.pid}), self.process.pid]:
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._log.close()
+
+
+class Soak:
+    def __init__(self, options: argparse.Namespace, home: Path) -> None:
+        self.options, self.home = options, home
+        self.chance = random.Random(options.seed)
+        config = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100}
+        self.broker = ApacheKafka(config) if options.kafka else KohortProcess(config, log_level="warning")
+        self.app: App | None = None
+        self.done: Counter[str] = Counter()
+        self.broken: list[str] = []
+        self.produced = 0
+        self.found: Counter[str] = Counter()
+        self.began = time.monotonic()
+
+    @property
+    def servers(self) -> str:
+        return self.broker.bootstrap_servers
+
+    def run(self) -> bool:
+        (self.home / SOURCE).mkdir(exist_ok=True)
+        self.broker.start()
+        with kohort.Admin(bootstrap_servers=self.servers, default_api_timeout_ms=60_000) as admin:
+            admin.create_topics([NewTopic(SOURCE, PARTITIONS, 1), NewTopic(SINK, 2, 1)])
+        bag: list[str] = []
+        for number in range(1, self.options.runs + 1):
+            if not bag:
+                bag = [*DOOMS, "jvm", "broker"]
+                self.chance.shuffle(bag)
+            if time.monotonic() - self.began > self.options.minutes * 60:
+                break
+            self._one(number, bag.pop())
+            if self.broken:
+                break
+        self._judge()
+        return not self.broken
+
+    def _one(self, number: int, doom: str) -> None:
+        self._produce()
+        app = self._living()
+        app.begin(doom if doom in DOOMS else "")
+        if doom == "jvm":
+            time.sleep(self.chance.uniform(0.3, 4))
+            app.kill()
+        elif doom == "broker":
+            time.sleep(self.chance.uniform(0.3, 3))
+            self.broker.kill()
+            self.broker.start()
+        self._finish(doom)
+        self._check(number)
+        self.done[doom] += 1
+        print(f"{time.monotonic() - self.began:5.0f} s  run {number:4d}  {self.produced:6d} rows  {doom}", flush=True)
+
+    def _living(self) -> App:
+        if self.app is None or self.app.process.poll() is not None:
+            self.app = App(self.servers, self.home, self.options.group)
+        return self.app
+
+    def _finish(self, doom: str) -> None:
+        """Until a run of the query ends well: the first was killed, the next is not."""
+        for _ in range(6):
+            assert self.app is not None
+            answer = self.app.answer()
+            if answer is not None and answer["failed"] is None:
+                return
+            if answer is not None:
+                with open(self.home / "failures.log", "a") as log:
+                    log.write(f"{doom}: {answer['failed']}\n")
+            self._living().begin("")
+        self.broken.append(f"the query does not recover from {doom}: see failures.log")
+
+    def _produce(self) -> None:
+        numbers = range(self.produced, self.produced + ROWS)
+        self.produced += ROWS
+        if self.options.group:
+            with kohort.Producer(bootstrap_servers=self.servers) as producer:
+                for number in numbers:
+                    producer.send(SOURCE, str(number), key=str(number), partition=number % PARTITIONS)
+            return
+        for part in range(PARTITIONS):
+            lines = "".join(f"{number}\n" for number in numbers if number % PARTITIONS == part)
+            made = self.home / f".{numbers.start}-{part}"
+            made.write_text(lines)
+            made.rename(self.home / SOURCE / f"{numbers.start}-{part}")
+
+    def _check(self, number: int) -> None:
+        """All of the output so far, by a new consumer; it must reach the end of the log: nothing is left open."""
+        settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        with kohort.Consumer(bootstrap_servers=self.servers, **settings) as consumer:
+            places = [TopicPartition(SINK, index) for index in range(2)]
+            with kohort.Admin(bootstrap_servers=self.servers) as admin:
+                latest = admin.list_offsets(dict.fromkeys(places, "latest"))
+            ends = {tp: 0 if at is None else at.offset for tp, at in latest.items()}
+            consumer.assign(places)
+            found: Counter[str] = Counter()
+            deadline = time.monotonic() + 30
+            while any(consumer.position(tp) < ends[tp] for tp in places):
+                found.update(record.value.decode() for record in consumer.poll(0.5))
+                if time.monotonic() > deadline:
+                    at = {str(tp): (consumer.position(tp), ends[tp]) for tp in places}
+                    self.broken.append(f"run {number}: the output cannot be read to its end, something is open: {at}")
+                    break
+        self.found = found
+        twice = sorted(row for row, count in found.items() if count > 1)
+        missing = sorted({str(n) for n in range(self.produced)} - found.keys())
+        if twice:
+            self.broken.append(f"run {number}: {len(twice)} rows twice, {twice[:5]}")
+        if missing:
+            self.broken.append(f"run {number}: {len(missing)} rows missing, {missing[:5]}")
+
+    def _judge(self) -> None:
+        print()
+        for doom, count in sorted(self.done.items()):
+            print(f"{count:6d}  {doom}")
+        where = "Apache Kafka" if self.options.kafka else "kohort"
+        print(
+            f"{sum(self.done.values())} runs on {where}: {self.produced} rows in, {sum(self.found.values())} rows out"
+        )
+        for what in self.broken:
+            print(f"BROKEN: {what}")
+        print(f"{len(self.broken)} promises broken" if self.broken else "every row once", flush=True)
+
+    def close(self) -> None:
+        if self.app is not None:
+            self.app.close()
+        self.broker.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=120, help="at most")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--kafka", action="store_true", help="on a real Apache Kafka")
+    parser.add_argument("--group", action="store_true", help="the query reads as a member of a consumer group")
+    parser.add_argument("--keep", metavar="DIR", help="keep checkpoint and logs there")
+    options = parser.parse_args()
+    logging.getLogger("kohort").setLevel(logging.CRITICAL)
+    home = Path(options.keep or tempfile.mkdtemp(prefix="kohort-exactly-once-"))
+    home.mkdir(parents=True, exist_ok=True)
+    soak, good = Soak(options, home), False
+    try:
+        good = soak.run()
+    finally:
+        soak.close()
+    if good and not options.keep:
+        shutil.rmtree(home, ignore_errors=True)
+    elif not good:
+        print(f"checkpoint and logs are in {home}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
