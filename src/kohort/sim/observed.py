@@ -74,6 +74,8 @@ class ObservedCore(Core):
             self._asked[call] = request
             self._world.journal.read()
             self._world.trace.asked(self.coordinator, call, request)
+        elif call.entry.name == "CreatePartitions":
+            self._world.journal.read()  # what was written before is told by the number of partitions it was written for
         super().serve(call, request, now_ms)
 
     def reply(self, call: Call, response: Any) -> None:
