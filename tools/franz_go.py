@@ -36,6 +36,20 @@ def _copy(source: str, target: str) -> None:
     os.chmod(folder, 0o755)
 
 
+def build(program: Path) -> Path:
+    """A program of one file that uses its client, made within its module; what can be run."""
+    folder = fetch_franz_go()
+    target = folder / "programs" / program.stem
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(program, target / "main.go")
+    made = target / program.stem
+    command = ["go", "build", "-o", str(made), f"./programs/{program.stem}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"go build of {program.name} failed:\n{done.stdout + done.stderr}")
+    return made
+
+
 def run_tests(names: str, servers: str, records: int, timeout: float) -> subprocess.CompletedProcess[str]:
     """`go test -run names` of its client package."""
     settings = {"KGO_SEEDS": servers, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": str(records), "KGO_LOG_LEVEL": "warn"}

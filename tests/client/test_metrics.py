@@ -9,6 +9,7 @@ from typing import Any
 import kohort
 from client.conftest import Topics, until
 from client.core_stage import CoreStage, tp
+from client.modern_stage import HEARTBEAT_MS, ModernStage
 from kohort.client import effects as fx
 from kohort.client import events as ev
 from kohort.client.measuring import measure_answer
@@ -122,3 +123,44 @@ def test_a_real_consumer_measures_what_it_reads(topics: Topics, consumer: Callab
     assert found[COORDINATOR]["rebalance-total"] == found[COORDINATOR]["join-total"] == 1
     assert found[COORDINATOR]["commit-total"] >= 1
     assert 0 <= found[CONSUMER]["last-poll-seconds-ago"] < 60
+
+
+def test_a_member_of_the_consumer_protocol_measures_how_long_it_reconciles() -> None:
+    """From an assignment that is another to the acknowledgement; being put out meanwhile counts as a failure."""
+    stage, metrics = ModernStage(topics={"orders": 4}), Metrics()
+
+    def measured() -> dict[str, float]:
+        for effect in stage.of(fx.Rebalance):
+            metrics.reconciles(effect.phase, stage.now_ms)
+        stage.effects.clear()
+        return metrics.as_dict(0, {}, stage.now_ms)[COORDINATOR]
+
+    stage.joining()
+    stage.heartbeat(1, orders=[0, 1])
+    assert measured()["rebalance-total"] == 0
+    stage.now_ms += 70
+    stage.act(fx.Assign)
+    found = measured()
+    assert (found["rebalance-total"], found["rebalance-latency-max"], found["failed-rebalance-total"]) == (1, 70, 0)
+    assert found["last-rebalance-seconds-ago"] == 0
+    stage.heartbeat(1)
+    stage.pass_time(HEARTBEAT_MS)
+    stage.heartbeat(2, orders=[0])
+    stage.pass_time(HEARTBEAT_MS)
+    stage.refuse(ErrorCode.FENCED_MEMBER_EPOCH)
+    found = measured()
+    assert (found["rebalance-total"], found["failed-rebalance-total"]) == (1, 1)
+
+
+def test_a_real_member_of_the_consumer_protocol_counts_its_rebalances(topics: Topics, broker: kohort.Broker) -> None:
+    topic = topics.make(records=20)
+    settings = {"group_id": "measured", "group_protocol": "consumer", "auto_offset_reset": "earliest"}
+    with kohort.Consumer(bootstrap_servers=broker.bootstrap_servers, **settings) as reader:
+        reader.subscribe(topic)
+        values: list[Any] = []
+        until(lambda: len(values) == 20, "20 records", lambda: values.extend(reader.poll(0.5)))
+        found = reader.metrics()[COORDINATOR]
+    assert found["assigned-partitions"] == 4
+    assert found["rebalance-total"] >= 1 and found["rebalance-latency-max"] >= 0
+    assert found["failed-rebalance-total"] == 0 and 0 <= found["last-rebalance-seconds-ago"] < 60
+    assert found["heartbeat-total"] >= 1 and found["join-total"] == found["sync-total"] == 0

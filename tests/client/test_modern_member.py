@@ -442,6 +442,20 @@ def test_leaving_while_joining() -> None:
     assert stage.of(Left)
 
 
+def test_a_commit_that_is_refused_while_it_leaves_changes_nothing_about_that() -> None:
+    """Its session was over before it left: the coordinator knows it no more, and it is on its way out anyway."""
+    stage = ModernStage()
+    stage.stable(0)
+    stage.do(stage.member.commit(1, FIVE, stage.now_ms))
+    stage.do(stage.member.leave("closing", stage.now_ms))
+    stage.act(Revoke)
+    assert stage.member.state is MemberState.LEAVING
+    stage.committed(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert stage.member.state is MemberState.LEAVING
+    stage.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert stage.of(Left) == [Left("closing")]
+
+
 def test_leaving_ends_without_an_answer() -> None:
     stage = ModernStage()
     stage.stable()

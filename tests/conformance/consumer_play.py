@@ -17,6 +17,7 @@ from kohort.protocol import messages as m
 from kohort.protocol.errors import ErrorCode
 
 Names = dict[str, list[int]]
+QUIET_S = 0.5
 _Heartbeat = m.ConsumerGroupHeartbeatRequest
 
 
@@ -31,6 +32,19 @@ class Play:
         self.lines: list[str] = []
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, Names] = {}
+        self.described = True
+        self.brief = False  # where ids are made by the broker who gets which partition is left to its hashes
+        self.others: list[KafkaSocket] = []
+
+    def close(self) -> None:
+        for connection in self.others:
+            connection.close()
+
+    def another(self) -> KafkaSocket:
+        """A connection on which a request may wait."""
+        host, port = self.connection.socket.getpeername()[:2]
+        self.others.append(KafkaSocket(f"{host}:{port}"))
+        return self.others[-1]
 
     def _call(self, label: str, message: Any, version: int, *, describe: bool = True) -> Any:
         answer = self.connection.call(message, version)
@@ -41,8 +55,17 @@ class Play:
         return answer
 
     def describe(self) -> None:
+        if not self.described:
+            return
         answer = self.connection.call(m.ConsumerGroupDescribeRequest(group_ids=[self.group_id]), 1)
         group = answer.groups[0]
+        if self.brief:
+            rows = sorted(
+                (row.member_epoch, _count(row.assignment), _count(row.target_assignment), row.member_type)
+                for row in group.members
+            )
+            self.lines.append(f"   = {group.group_state} {group.group_epoch} {group.assignment_epoch} {rows}")
+            return
         group.members.sort(key=lambda member: member.member_id)
         self.lines.append(f"   = {self._plain(group)}")
 
@@ -62,19 +85,77 @@ class Play:
     # ---- the consumer protocol
 
     def heartbeat(self, who: str, epoch: int, owned: Names | None = None, *, version: int = 1, **fields: Any) -> Any:
+        answer = self._call(f"{who} {epoch} {owned} {fields}", self._heartbeat(who, epoch, owned, fields), version)
+        self._learn(who, answer)
+        return answer
+
+    def _heartbeat(self, who: str, epoch: int, owned: Names | None, fields: dict[str, Any]) -> Any:
         rows = None
         if owned is not None:
             make = _Heartbeat.TopicPartitions
             rows = [make(topic_id=self.ids[name], partitions=numbers) for name, numbers in owned.items()]
-        message = _Heartbeat(group_id=self.group_id, member_id=who, member_epoch=epoch, topic_partitions=rows, **fields)
-        answer = self._call(f"{who} {epoch} {owned} {fields}", message, version)
+        return _Heartbeat(group_id=self.group_id, member_id=who, member_epoch=epoch, topic_partitions=rows, **fields)
+
+    def _learn(self, who: str, answer: Any) -> None:
         if not answer.error_code:
             self.epochs[who] = answer.member_epoch
             if answer.assignment is not None:
-                self.owned[who] = {
-                    self.names[row.topic_id]: sorted(row.partitions) for row in answer.assignment.topic_partitions
-                }
-        return answer
+                given = {self.names[row.topic_id]: sorted(row.partitions) for row in answer.assignment.topic_partitions}
+                self.owned[who] = dict(sorted(given.items()))
+
+    def until(self, count: int, *members: str) -> None:
+        """Heartbeats until they have so many partitions and nothing changes any more: a broker hears of topics, and
+        holds them against expressions, when it does."""
+        until, quiet_since, before = time.monotonic() + 30, time.monotonic(), None
+        while time.monotonic() < until:
+            for who in members:
+                owned = self.owned.get(who, {})
+                answer = self.connection.call(self._heartbeat(who, self.epochs[who], owned, {}), 1)
+                assert not answer.error_code, answer
+                self._learn(who, answer)
+            now = [(who, self.epochs[who], self.owned.get(who, {})) for who in members]
+            found = sum(len(numbers) for _, _, owned in now for numbers in owned.values())
+            if now != before:
+                before, quiet_since = now, time.monotonic()
+            elif found == count and time.monotonic() - quiet_since > QUIET_S:
+                break
+            time.sleep(0.05)
+        self.lines.append(f"until {count}: {before}")
+        self.settle(*members)
+
+    # ---- topics
+
+    def topic(self, label: str, partitions: int) -> str:
+        name = f"{self.group_id}-{label}"
+        kind = m.CreateTopicsRequest.CreatableTopic
+        row = kind(name=name, num_partitions=partitions, replication_factor=1)
+        answer = self.connection.call(m.CreateTopicsRequest(topics=[row], timeout_ms=30_000), 7)
+        assert not answer.topics[0].error_code, answer
+        topic_id = answer.topics[0].topic_id
+        self.ids, self.names = {**self.ids, name: topic_id}, {**self.names, topic_id: name}
+        self._known(name, partitions)
+        return name
+
+    def _known(self, name: str, partitions: int) -> None:
+        """Until a group would get them: Kafka's coordinator hears of a topic later than its clients."""
+        for number in range(200):
+            probe = Play(self.connection, f"{name}-{partitions}-{number}", self.ids)
+            probe.join("a", [name])
+            if len(probe.owned["a"].get(name, ())) == partitions:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{name} did not get known")
+
+    def grow(self, name: str, count: int) -> None:
+        row = m.CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
+        answer = self.connection.call(m.CreatePartitionsRequest(topics=[row], timeout_ms=30_000), 3)
+        assert not answer.results[0].error_code, answer
+        self._known(name, count)
+
+    def delete_topic(self, name: str) -> None:
+        row = m.DeleteTopicsRequest.DeleteTopicState(name=name)
+        answer = self.connection.call(m.DeleteTopicsRequest(topics=[row], timeout_ms=30_000), 6)
+        assert not answer.responses[0].error_code, answer
 
     def join(self, who: str, topics: list[str] | None = None, **fields: Any) -> Any:
         fields.setdefault("rebalance_timeout_ms", 60_000)
@@ -140,19 +221,34 @@ class Play:
 
     # ---- the classic protocol
 
-    def old_join(self, who: str, owned: Names | None = None, *, instance: str | None = None) -> Any:
-        said = encode_subscription(Subscription(["t0"], owned_partitions=owned or {}))
-        protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=said)
-        message = m.JoinGroupRequest(
+    def old_join_message(
+        self,
+        who: str,
+        owned: Names | None = None,
+        *,
+        instance: str | None = None,
+        kind: str = "consumer",
+        said: bytes | None = None,
+        session_ms: int = 30_000,
+    ) -> Any:
+        if said is None:
+            said = encode_subscription(Subscription(["t0"], owned_partitions=owned or {}))
+        return m.JoinGroupRequest(
             group_id=self.group_id,
             member_id=who,
             group_instance_id=instance,
-            session_timeout_ms=30_000,
+            session_timeout_ms=session_ms,
             rebalance_timeout_ms=30_000,
-            protocol_type="consumer",
-            protocols=[protocol],
+            protocol_type=kind,
+            protocols=[m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=said)],
         )
+
+    def old_join(self, who: str, owned: Names | None = None, *, instance: str | None = None, **said: Any) -> Any:
+        message = self.old_join_message(who, owned, instance=instance, **said)
         answer = self.connection.call(message, 3 if instance is None else 5)
+        return self._old_joined(who, owned, answer)
+
+    def _old_joined(self, who: str, owned: Names | None, answer: Any) -> Any:
         shown = (answer.error_code, answer.generation_id, answer.protocol_name, answer.protocol_type)
         self.lines.append(f"classic join {'new' if not who else 'known'} {owned}")
         self.lines.append(f"   {shown}")
@@ -160,24 +256,54 @@ class Play:
             self.epochs[answer.member_id] = answer.generation_id
         return answer
 
-    def old_sync(self, who: str, given: Names | None = None) -> Any:
-        rows = []
-        if given is not None:
-            data = encode_assignment(Assignment(given))
-            rows = [m.SyncGroupRequest.SyncGroupRequestAssignment(member_id=who, assignment=data)]
-        message = m.SyncGroupRequest(
+    def parked_join(self, who: str = "", owned: Names | None = None) -> KafkaSocket:
+        """One that waits; `answer_of` its connection has the answer."""
+        connection = self.another()
+        connection.send(self.old_join_message(who, owned), 3)
+        return connection
+
+    def parked_sync(self, who: str) -> KafkaSocket:
+        connection = self.another()
+        connection.send(self.old_sync_message(who, "consumer", {}), 5)
+        return connection
+
+    def answer_of(self, connection: KafkaSocket) -> Any:
+        answer = connection.receive()
+        shown = {name: self._plain(getattr(answer, name)) for name in ("error_code", "protocol_name", "protocol_type")}
+        self.lines.append(f"waited for {type(answer).__name__} -> {shown} {getattr(answer, 'generation_id', '')}")
+        return answer
+
+    def wait_for_classic(self, state: str, members: int) -> None:
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            group = self.connection.call(m.DescribeGroupsRequest(groups=[self.group_id]), 5).groups[0]
+            if group.group_state == state and len(group.members) == members:
+                break
+            time.sleep(0.02)
+        self.lines.append(f"{group.group_state} with {len(group.members)}")
+
+    def old_sync_message(self, who: str, kind: str, given: dict[str, bytes]) -> Any:
+        row = m.SyncGroupRequest.SyncGroupRequestAssignment
+        return m.SyncGroupRequest(
             group_id=self.group_id,
             member_id=who,
             generation_id=self.epochs[who],
-            protocol_type="consumer",
+            protocol_type=kind,
             protocol_name="range",
-            assignments=rows,
+            assignments=[row(member_id=member_id, assignment=data) for member_id, data in given.items()],
         )
-        answer = self.connection.call(message, 5)
-        partitions = decode_assignment(answer.assignment).partitions
-        self.owned[who] = {name: sorted(numbers) for name, numbers in partitions.items()}
-        self.lines.append(f"classic sync -> {answer.error_code} {self.owned[who]}")
+
+    def old_sync(self, who: str, given: Names | None = None, *, others: dict[str, Names] | None = None) -> Any:
+        rows = {who: encode_assignment(Assignment(given))} if given is not None else {}
+        rows |= {name: encode_assignment(Assignment(names)) for name, names in (others or {}).items()}
+        answer = self.connection.call(self.old_sync_message(who, "consumer", rows), 5)
+        self.old_synced(who, answer)
         return answer
+
+    def old_synced(self, who: str, answer: Any) -> None:
+        partitions = decode_assignment(answer.assignment).partitions if answer.assignment else {}
+        self.owned[who] = {name: sorted(numbers) for name, numbers in partitions.items()}
+        self.lines.append(f"classic sync -> {answer.error_code} {'' if self.brief else self.owned[who]}")
 
     def old_beat(self, who: str, generation: int = 0) -> int:
         message = m.HeartbeatRequest(group_id=self.group_id, member_id=who, generation_id=self.epochs[who] + generation)
@@ -194,6 +320,10 @@ class Play:
         answer = self.connection.call(m.DescribeGroupsRequest(groups=[self.group_id]), 6)
         group = answer.groups[0]
         self.lines.append(f"classic group {group.group_state} {group.protocol_data} {len(group.members)}")
+
+
+def _count(assignment: Any) -> int:
+    return sum(len(row.partitions) for row in assignment.topic_partitions)
 
 
 SCRIPTS: dict[str, Callable[[Play], None]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from apache_kafka import ApacheKafka
-from conformance import consumer_scripts  # noqa: F401
+from conformance import consumer_change_scripts, consumer_scripts, migration_scripts  # noqa: F401
 from conformance.consumer_play import SCRIPTS, Play, random_play
 from conformance.sequencer import Player
 from conformance.test_differential import ONE_AT_A_TIME, create_topics
@@ -73,7 +73,10 @@ def compare(theirs: Play, mine: Play) -> None:
 def test_script(name: str, kafka: Side, ours: Side) -> None:
     plays = [side.play(f"script-{name}") for side in (kafka, ours)]
     for play in plays:
-        SCRIPTS[name](play)
+        try:
+            SCRIPTS[name](play)
+        finally:
+            play.close()
     compare(*plays)
 
 

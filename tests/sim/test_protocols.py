@@ -10,19 +10,32 @@ import pytest
 from kohort.client.modern.reconciling import Reconciling
 from kohort.coordinator.modern.group import ModernGroup
 from kohort.protocol.errors import ErrorCode
+from kohort.sim import checkers
 from kohort.sim.checkers import ANY_PROTOCOL, Fenced
 from kohort.sim.member import SimMember
-from kohort.sim.options import WITHOUT_ADMINISTRATION, Options, protocols_of
-from kohort.sim.runner import checkers_for, run_seed
+from kohort.sim.modern_mutations import MODERN_MUTATIONS
+from kohort.sim.mutations import Mutation
+from kohort.sim.options import Options, protocols_of
+from kohort.sim.runner import checkers_for, hunt, run_seed
 from kohort.sim.trace import CheckFailed
 from kohort.sim.world import World
 
-QUIET = {"minutes": 1.5, **WITHOUT_ADMINISTRATION}
-EITHER = {"assignors": ("cooperative-sticky",), "protocols": ("either",)}
+SHORT: dict[str, Any] = {"minutes": 1.0}
+EITHER: dict[str, Any] = {"assignors": ("cooperative-sticky",), "protocols": ("either",)}
+SMALL: dict[str, Any] = {"minutes": 0.7, "members": 6, "groups": 1, "topics": 2, "loners": 0, "static_share": 0.3}
+HARD: dict[str, tuple[int, dict[str, Any]]] = {
+    "a group that moves back is not stored": (10, {"minutes": 1.0, **EITHER}),
+    "a group that moves begins anew": (10, {**SMALL, **EITHER}),
+    "accept every epoch": (13, {"minutes": 1.0, "protocols": ("consumer",)}),
+    "show members where the group is": (2, {**SMALL, "protocols": ("consumer",)}),
+}
+"""Those that take more of a world, with the seed to begin with: those before it take time and show nothing."""
+EASY: tuple[int, dict[str, Any]] = (0, {**SMALL, "protocols": ("consumer",)})
+BUGS = [(name, bug) for name, bugs in MODERN_MUTATIONS.items() for bug in bugs]
 
 
 def run(seed: int, **overrides: Any) -> World:
-    world = World(seed, Options.from_seed(seed, **{**QUIET, **overrides}), [make() for make in ANY_PROTOCOL])
+    world = World(seed, Options.from_seed(seed, **{**SHORT, **overrides}), [make() for make in ANY_PROTOCOL])
     world.run()
     return world
 
@@ -55,7 +68,7 @@ def test_a_third_of_the_seeds_is_mixed_and_the_worlds_of_the_others_stay() -> No
 
 def test_a_commit_of_who_is_no_member_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModernGroup, "commit_error", lambda *_: ErrorCode.NONE)
-    overrides = {**QUIET, "minutes": 1.0, "members": 6, "groups": 1, "topics": 3}
+    overrides = {"minutes": 1.0, "loners": 0, "duplicate_every_ms": 0, "members": 6, "groups": 1, "topics": 3}
     often = {"member_leave_every_ms": 5_000, "resubscribe_every_ms": 5_000}
     found = (run_seed(seed, only=Fenced, protocols=("consumer",), **overrides, **often) for seed in range(12))
     assert any("but it is no member" in (result.failure or "") for result in found)
@@ -81,5 +94,13 @@ def test_deliberate_bugs_are_found(bug: Callable[[pytest.MonkeyPatch], None], mo
     bug(monkeypatch)
     monkeypatch.setattr(SimMember, "_dawdles", lambda self: True)
     with pytest.raises(CheckFailed, match="has not given up"):
-        for seed in range(12):
-            run(seed, protocols=("consumer",), members=6, groups=1, member_leave_every_ms=5_000)
+        for seed in range(8, 26):
+            run(seed, **{**SMALL, "minutes": 1.0}, protocols=("consumer",), member_leave_every_ms=5_000)
+
+
+@pytest.mark.parametrize(("checker", "bug"), BUGS, ids=lambda one: one if isinstance(one, str) else one.title)
+def test_each_checker_finds_its_bugs_by_itself(checker: str, bug: Mutation) -> None:
+    """Of groups of the consumer protocol, and of such as move."""
+    first, world = HARD.get(bug.title, EASY)
+    caught = hunt(bug, range(first, first + 40), only=getattr(checkers, checker), **world)
+    assert caught.failure.startswith(f"{checker}: "), caught.failure

@@ -33,6 +33,7 @@ from kohort.client.effects import (
     OffsetsFetched,
     PositionsFound,
     Ready,
+    Rebalance,
     Records,
     RefreshMetadata,
     Report,
@@ -211,6 +212,8 @@ class ConsumerCore(ClusterCore):
                 self._errors.append(effect.error)
             case Report():
                 self._out.add(effect)
+            case Rebalance():
+                self.metrics.reconciles(effect.phase, now_ms)
             case AutoCommit() | Revoke() | Lose() | Assign():
                 pass  # it waits in the member until the application has its turn
 

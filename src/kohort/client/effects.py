@@ -237,6 +237,19 @@ class Report:
     text: str
 
 
+class Phase(Enum):
+    BEGINS = "begins"
+    ENDS = "ends"
+    FAILS = "fails"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """How far a member of the consumer protocol is with its part of one. For the metrics."""
+
+    phase: Phase
+
+
 MemberEffect = (
     Send
     | UseCoordinator
@@ -249,6 +262,7 @@ MemberEffect = (
     | Left
     | Fail
     | Report
+    | Rebalance
 )
 Effect = (
     Connect

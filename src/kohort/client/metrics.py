@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kohort.client.effects import Assign, Lose, Revoke
+from kohort.client.effects import Assign, Lose, Phase, Revoke
 from kohort.client.types import TopicPartition
 
 SAMPLE_MS = 30_000
@@ -135,6 +135,15 @@ class Metrics:
 
     def rebalance_failed(self, now_ms: int) -> None:
         self.failed_rebalances.record(1, now_ms)
+
+    def reconciles(self, phase: Phase, now_ms: int) -> None:
+        """A member of the consumer protocol: from an assignment that is another until it has become its own."""
+        if phase is Phase.BEGINS:
+            self._rebalance_began_ms = now_ms
+        elif phase is Phase.ENDS:
+            self.rebalance_ended(now_ms)
+        else:
+            self.rebalance_failed(now_ms)
 
     # -- what they amount to ------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
+    ConsumerGroupDescribeRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
@@ -37,13 +38,14 @@ class Administrator(Caller):
     def look(self) -> None:
         groups = self._some_groups()
         asked = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups]
-        request, max_version = self._random.choice(
-            (
-                (OffsetFetchRequest(groups=asked), self._random.choice((8, 9, 10))),
-                (DescribeGroupsRequest(groups=groups), self._random.choice((5, 6))),
-                (ListGroupsRequest(), 5),
-            )
-        )
+        choices: list[tuple[Any, int]] = [
+            (OffsetFetchRequest(groups=asked), self._random.choice((8, 9, 10))),
+            (DescribeGroupsRequest(groups=groups), self._random.choice((5, 6))),
+            (ListGroupsRequest(), 5),
+        ]
+        if self._world.has_modern_groups:
+            choices.append((ConsumerGroupDescribeRequest(group_ids=groups), 1))
+        request, max_version = self._random.choice(choices)
         self._send(request, max_version=max_version)
 
     def delete_groups(self) -> None:

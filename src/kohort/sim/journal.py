@@ -7,12 +7,14 @@ that was true in between. Nothing here knows how the coordinator works.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.modern_records import GroupEpoch, Kind, ModernChange
 from kohort.coordinator.records import (
     OFFSETS_TOPIC,
     Change,
+    GroupMetadata,
     OffsetAndMetadata,
     OffsetCommit,
     StoredGroup,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from kohort.storage.store import Store
 
 Value = TypeVar("Value")
+Place = TopicPartition | tuple[Kind, str] | None
+"""What of a group a record is about: an offset, a fact of KIP-848, or its generation."""
 
 
 class Past(Generic[Value]):
@@ -61,6 +65,8 @@ class Removal(NamedTuple):
     tp: TopicPartition
     before: OffsetAndMetadata
     group: StoredGroup | None
+    epoch: GroupEpoch | None
+    topics: frozenset[str]  # what members of a group of the consumer protocol read
     at_ms: int
 
 
@@ -78,8 +84,9 @@ class Journal:
         self.read_below: dict[int, int] = {}
         self._offsets: dict[str, dict[TopicPartition, Past[OffsetAndMetadata]]] = {}
         self._groups: dict[str, Past[StoredGroup]] = {}
-        self._told_at_home: set[tuple[str, TopicPartition | None]] = set()  # since the topic has grown
-        self._told_in: dict[tuple[str, TopicPartition | None], int] = {}  # the partition that has the last value
+        self._modern: dict[str, dict[tuple[Kind, str], Past[Any]]] = {}
+        self._told_at_home: set[tuple[str, Place]] = set()  # since the topic has grown
+        self._told_in: dict[tuple[str, Place], int] = {}  # the partition that has the last value
 
     def read(self) -> int:
         """Take in what has become durable; returns the moment."""
@@ -93,21 +100,21 @@ class Journal:
             self.grown = self.moment
         before = self.moment
         elsewhere: list[tuple[int, Change, int]] = []
-        living: dict[tuple[str, TopicPartition | None], set[int]] = {}  # of those: where a value is the last word
+        living: dict[tuple[str, Place], set[int]] = {}  # of those: where a value is the last word
         for index, log in enumerate(logs):
             below = self.read_below.get(index, 0)
             if log.high_watermark > below:
                 self.read_below[index] = log.high_watermark
                 for change, at_ms in _changes(log, below, log.high_watermark):
                     if partition_for(change.group_id, self.partitions) == index:
-                        self._told_at_home.add((change.group_id, _partition_of(change)))
+                        self._told_at_home.add((change.group_id, _place(change)))
                         self._apply(change, at_ms, index)
                     else:
                         elsewhere.append((index, change, at_ms))
-                        places = living.setdefault((change.group_id, _partition_of(change)), set())
+                        places = living.setdefault((change.group_id, _place(change)), set())
                         places.discard(index) if change.value is None else places.add(index)
         for index, change, at_ms in elsewhere:
-            key = (change.group_id, _partition_of(change))
+            key = (change.group_id, _place(change))
             if key not in self._told_at_home:
                 # What a group leaves behind in one partition when it has moved to another is no end of it.
                 if change.value is not None or not (living[key] - {index} or self._told_in.get(key, index) != index):
@@ -118,7 +125,7 @@ class Journal:
 
     def _began_anew(self, change: Change, before: int) -> bool:
         """Deleted where it was and begun again at home, and both were read at once: home alone does not tell."""
-        if isinstance(change, OffsetCommit) or change.value is not None:
+        if not isinstance(change, GroupMetadata) or change.value is not None:
             return False
         *later, first = self._groups[change.group_id].since(before)
         return first is not None and any(now is not None and now.generation < first.generation for now in later)
@@ -126,7 +133,11 @@ class Journal:
     def _apply(self, change: Change, at_ms: int, index: int) -> None:
         self.moment += 1
         if change.value is not None:
-            self._told_in[change.group_id, _partition_of(change)] = index
+            self._told_in[change.group_id, _place(change)] = index
+        if isinstance(change, ModernChange):
+            facts = self._modern.setdefault(change.group_id, {})
+            facts.setdefault((change.kind, change.name), Past()).add(self.moment, change.value)
+            return
         group = self._groups.setdefault(change.group_id, Past())
         if isinstance(change, OffsetCommit):
             tp = TopicPartition(change.topic, change.partition)
@@ -134,7 +145,9 @@ class Journal:
             before = past.now
             past.add(self.moment, change.value)
             if change.value is None and before is not None:
-                self._trace.offset_removed(Removal(change.group_id, tp, before, group.now, at_ms))
+                epoch, topics = self.epoch(change.group_id).now, self._read_by_members(change.group_id)
+                removal = Removal(change.group_id, tp, before, group.now, epoch, topics, at_ms)
+                self._trace.offset_removed(removal)
             return
         ended = change.value is None and group.now is not None
         group.add(self.moment, change.value)
@@ -146,6 +159,23 @@ class Journal:
     def group(self, group_id: str) -> Past[StoredGroup]:
         return self._groups.get(group_id) or Past()
 
+    def epoch(self, group_id: str) -> Past[GroupEpoch]:
+        """Of a group of the consumer protocol."""
+        return self.fact(group_id, Kind.GROUP)
+
+    def fact(self, group_id: str, kind: Kind, name: str = "") -> Past[Any]:
+        """What else the log knows of such a group: by the kind of record, and the member."""
+        return self._modern.get(group_id, {}).get((kind, name)) or Past()
+
+    def _read_by_members(self, group_id: str) -> frozenset[str]:
+        facts = self._modern.get(group_id, {}).items()
+        said = [past.now for (kind, _), past in facts if kind is Kind.MEMBER and past.now is not None]
+        return frozenset(topic for metadata in said for topic in metadata.topics)
+
+    def may_be_unknown(self, group_id: str, since: int) -> bool:
+        """Whether there was a moment without a generation or an epoch of the group; one that moves has either."""
+        return None in self.group(group_id).since(since) and None in self.epoch(group_id).since(since)
+
     def offset(self, group_id: str, tp: TopicPartition) -> Past[OffsetAndMetadata]:
         return self._offsets.get(group_id, {}).get(tp) or Past()
 
@@ -154,7 +184,7 @@ class Journal:
         return sorted(self._offsets.get(group_id, ()))
 
     def group_ids(self) -> list[str]:
-        return list(self._groups)
+        return list(dict.fromkeys((*self._groups, *self._modern)))
 
 
 def _changes(log: Log, start: int, end: int) -> Iterator[tuple[Change, int]]:
@@ -167,5 +197,7 @@ def _changes(log: Log, start: int, end: int) -> Iterator[tuple[Change, int]]:
                     yield decode(record.key, record.value), record.timestamp
 
 
-def _partition_of(change: Change) -> TopicPartition | None:
-    return TopicPartition(change.topic, change.partition) if isinstance(change, OffsetCommit) else None
+def _place(change: Change) -> Place:
+    if isinstance(change, OffsetCommit):
+        return TopicPartition(change.topic, change.partition)
+    return (change.kind, change.name) if isinstance(change, ModernChange) else None

@@ -31,6 +31,7 @@ OBSERVED = frozenset(
         "JoinGroup",
         "Heartbeat",
         "ConsumerGroupHeartbeat",
+        "ConsumerGroupDescribe",
         "LeaveGroup",
         "SyncGroup",
         "DescribeGroups",

@@ -136,17 +136,6 @@ _FAULT = ("_every_ms", "retention_ms")
 _USE = ("produce_every_ms", "commit_every_ms", "transact_every_ms")
 
 _MIXED = (("consumer",), ("classic", "consumer"), ("either",))
-WITHOUT_ADMINISTRATION = {
-    "loners": 0,
-    "spare_topics": 0,
-    "damage_every_ms": 0,
-    "grow_offsets_topic_every_ms": 0,
-    "duplicate_every_ms": 0,
-    "delete_groups_every_ms": 0,
-    "delete_offsets_every_ms": 0,
-    "recreate_topic_every_ms": 0,
-}
-"""What the checkers of any protocol say nothing about."""
 
 
 def protocols_of(seed: int) -> dict[str, Any]:
@@ -157,7 +146,7 @@ def protocols_of(seed: int) -> dict[str, Any]:
     protocols = random.choice(_MIXED)
     # Members that are to meet in one group must have an assignor in common.
     together = {"assignors": ("cooperative-sticky",)} if protocols == ("either",) else {}
-    return {"protocols": protocols, **together, **WITHOUT_ADMINISTRATION}
+    return {"protocols": protocols, **together}
 
 
 TRANSACTIONS: dict[str, Any] = {

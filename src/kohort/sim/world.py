@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 from kohort.client.types import TopicPartition
-from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.protocol.errors import ErrorCode
 from kohort.sim.administrator import Administrator
@@ -69,6 +68,9 @@ class Slot:
         """Fill the slot unless somebody lives in it, the new one or the old."""
         if self._retired:
             return
+        lives = self.lives
+        if len(lives) > 1 and lives[-1].protocol == "consumer" and not lives[-1].member.in_group:
+            lives[-1].crash()  # its instance id is held by the other for as long as that lives: somebody ends one
         if not self.alive and (left := self.lives):
             self.member = left[-1]
         self.doubles = [double for double in self.doubles if double.alive and double is not self.member]
@@ -242,6 +244,10 @@ class World:
         """Those that transactors write to, and nobody else."""
         return [TopicPartition(name, index) for name, count in self._transactional.items() for index in range(count)]
 
+    @property
+    def has_modern_groups(self) -> bool:
+        return set(self.options.protocols) != {"classic"}
+
     def group_ids(self) -> list[str]:
         consumers = [f"g{index}" for index in range(self.options.groups)]
         return consumers + [loner.group_id for loner in self.loners]
@@ -307,7 +313,11 @@ class World:
                     self.trace.commit_acked(attempt, tp)
 
     def name_of(self, topic: Any) -> str:
-        return topic.name or self.broker.store.names_ever[bytes(topic.topic_id)]
+        return topic.name or self.name_of_id(bytes(topic.topic_id))
+
+    def name_of_id(self, topic_id: bytes) -> str:
+        """Also of a topic that is gone."""
+        return self.broker.store.names_ever[topic_id]
 
     # The run.
 
@@ -384,4 +394,4 @@ class World:
     def _occupied(self) -> bool:
         assert self.broker.core is not None
         groups = self.broker.core.coordinator.groups.values()
-        return any(group.members or group.pending_members for group in groups if isinstance(group, ClassicGroup))
+        return any(group.members or getattr(group, "pending_members", ()) for group in groups)

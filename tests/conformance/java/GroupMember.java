@@ -1,5 +1,5 @@
 // A Java consumer in a group: prints what it is assigned and what it reads, ends when standard input does.
-// Arguments: bootstrap servers, topic, group, assignor class, further settings as key=value.
+// Arguments: bootstrap servers, topic, group, assignor class or "-", further settings as key=value.
 
 import java.time.Duration;
 import java.util.Collection;
@@ -15,11 +15,19 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 public class GroupMember {
     private static volatile boolean ended = false;
 
+    private static void tell(String sign, Collection<TopicPartition> partitions) {
+        for (TopicPartition one : partitions) {
+            System.out.println(sign + " " + one.partition() + " " + System.currentTimeMillis());
+        }
+    }
+
     public static void main(String[] args) throws Exception {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", args[0]);
         settings.put("group.id", args[2]);
-        settings.put("partition.assignment.strategy", args[3]);
+        if (!args[3].equals("-")) {
+            settings.put("partition.assignment.strategy", args[3]);
+        }
         settings.put("auto.offset.reset", "earliest");
         for (int i = 4; i < args.length; i++) {
             int at = args[i].indexOf('=');
@@ -39,10 +47,14 @@ public class GroupMember {
                  new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(args[1]), new ConsumerRebalanceListener() {
                 @Override
-                public void onPartitionsRevoked(Collection<TopicPartition> partitions) { }
+                public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+                    tell("-", partitions);
+                }
 
                 @Override
-                public void onPartitionsAssigned(Collection<TopicPartition> partitions) { }
+                public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+                    tell("+", partitions);
+                }
             });
             int owned = -1;
             while (!ended) {

@@ -131,6 +131,8 @@ class Liveness(Reconciling):
         self._why_out = why
         self._note(f"is out of epoch {self._epoch}: {why}", now_ms, "WARNING")
         self._forget_the_group()
+        if self.state is MemberState.LEAVING:
+            return  # it has given everything up; the answer to its leaving is all it waits for
         if self.state is not MemberState.PREPARE_LEAVING:
             self._transition_to(state)
         if self._taken is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kohort.client.commits import NO_GENERATION_ID, Generation
-from kohort.client.effects import Action, Assign, RefreshMetadata, WatchTopics
+from kohort.client.effects import Action, Assign, Phase, Rebalance, RefreshMetadata, WatchTopics
 from kohort.client.group_member import moved
 from kohort.client.handing_over import HandingOver
 from kohort.client.modern.heartbeats import Heartbeats, Owned
@@ -20,6 +20,13 @@ from kohort.protocol.uuids import random_uuid
 
 Ids = Mapping[TopicPartition, bytes]
 """Partitions with the id of their topic: one that was deleted and made anew is another."""
+
+ENDS_AS = {
+    MemberState.STABLE: Phase.ENDS,
+    MemberState.ACKNOWLEDGING: Phase.ENDS,
+    MemberState.FENCED: Phase.FAILS,
+}
+"""What becomes of a rebalance when a member is done with reconciling; one that leaves by itself counts for neither."""
 
 
 class Reconciling(HandingOver):
@@ -44,8 +51,14 @@ class Reconciling(HandingOver):
 
     def _transition_to(self, state: MemberState) -> None:
         """The only writer of `state`."""
-        if state is not self.state:
-            self.state = moved(self.state, state, TRANSITIONS)
+        if state is self.state:
+            return
+        phase = Phase.BEGINS if state is MemberState.RECONCILING else None
+        if self.state is MemberState.RECONCILING:
+            phase = ENDS_AS.get(state)
+        self.state = moved(self.state, state, TRANSITIONS)
+        if phase is not None:
+            self._out.add(Rebalance(phase))
 
     # -- what is owned and what is assigned ---------------------------------------------------------------------------
 

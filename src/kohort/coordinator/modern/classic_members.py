@@ -140,8 +140,8 @@ def _step(
 
 def _back(steps: Steps, *, rebalances: bool) -> Decision:
     """The last member of the consumer protocol came back as a classic one."""
+    before = steps.decision()  # told of while the group is what it was
     decision = migration.downgrade(steps.context, steps.group, rebalances=rebalances)
-    before = steps.decision()
     if before is not None:
         decision.records = [*before.records, *decision.records]
         decision.changes = [*before.changes, *decision.changes]

@@ -46,7 +46,7 @@ CLUSTER: tuple[type[Checker], ...] = (
     Order,
 )
 """For worlds with several brokers: what was acknowledged by any of them is what whoever leads has."""
-ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Fenced, Processing, RecordDurability, Prompt, CommitDurability)
-"""For worlds with groups of the consumer protocol; the others speak of generations."""
+ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Fenced, *(one for one in ALL if one is not Ownership))
+"""For worlds with groups of the consumer protocol, whose members are in different epochs at once."""
 TRANSACTIONAL: tuple[type[Checker], ...] = (Transactions, Processing, RecordDurability)
 """For worlds with transactions."""

@@ -1,7 +1,8 @@
 """Offsets are removed only for a reason that came after their commit: a delete, the end of their topic, their age.
 
 By age means as Kafka has it (KIP-211): nobody is in the group and it has been so for the retention; or, where the group
-was never more than commits, or nobody in it subscribes to the topic, nothing was committed for the retention.
+was never more than commits, or nobody in it subscribes to the topic, nothing was committed for the retention. Groups of
+the consumer protocol have only the latter.
 """
 
 from __future__ import annotations
@@ -67,13 +68,17 @@ class Kept(Checker):
                 f"{group_id} loses its offset {removal.before.committed_offset} for {removal.tp}, committed {age_ms} "
                 "ms before: nobody deleted it, and it is too young to expire"
             )
-        if removal.group is not None and group_id not in self._empty_since and topic in _subscribed(removal.group):
+        if topic in removal.topics or (
+            removal.group is not None and group_id not in self._empty_since and topic in _subscribed(removal.group)
+        ):
             self.fail(f"the offset of {group_id} for {removal.tp} expires while a member subscribes to it")
 
     def _base_ms(self, removal: Removal) -> int:
         """The earliest time from which its age may count."""
         group = removal.group
         base_ms = removal.before.commit_timestamp_ms
+        if removal.epoch is not None:  # a group of the consumer protocol: always by the commit
+            return base_ms
         if group is not None and not group.members and group.protocol_type and group.state_timestamp_ms != -1:
             base_ms = group.state_timestamp_ms
         return min(base_ms, self._empty_since.get(removal.group_id, base_ms))

@@ -8,6 +8,7 @@ from kohort.coordinator.classic.group import as_classic
 from kohort.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, TRANSITIONS, GroupState
 from kohort.coordinator.events import (
     GenerationStarted,
+    GroupConverted,
     GroupEvent,
     GroupLoaded,
     GroupUnloaded,
@@ -18,28 +19,40 @@ from kohort.coordinator.shard import Life
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest
 from kohort.sim.broker import SimBroker
+from kohort.sim.checkers.legal_epochs import EpochLegality
 from kohort.sim.trace import Checker
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.coordinator.coordinator import Coordinator
+    from kohort.sim.world import World
 
 BY_NAME = {state.value: state for state in GroupState}
 
 
 class Legality(Checker):
     def __init__(self) -> None:
+        self._of_epochs = EpochLegality()
         self._states: dict[str, GroupState] = {}
         self._may_commit: dict[Any, bool] = {}
         self._replacements: dict[str, int] = {}  # a static member's new id -> the generation in which it came back
 
     def broker_started(self, broker: SimBroker) -> None:
+        self._of_epochs.clear()
         self._states.clear()
         self._may_commit.clear()
         self._replacements.clear()
 
+    def begin(self, world: World) -> None:
+        self._of_epochs.begin(world.journal)
+
     def group_event(self, event: GroupEvent) -> None:
-        if isinstance(event, GroupLoaded):
+        if self._of_epochs.concerns(event):
+            self._states.pop(event.group_id, None)
+            self._say(self._of_epochs.happened(event))
+        elif isinstance(event, GroupConverted):
+            self._states[event.group_id] = STABLE
+        elif isinstance(event, GroupLoaded):
             self._states[event.group_id] = BY_NAME[event.state]
         elif isinstance(event, GroupUnloaded):
             self._states.pop(event.group_id, None)
@@ -56,6 +69,8 @@ class Legality(Checker):
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
         """A commit is judged by the state it meets, not by the one in which its record is stored."""
+        if self._of_epochs.asked(coordinator, call, message):
+            return
         if isinstance(message, OffsetCommitRequest):
             group = as_classic(coordinator.group(message.group_id))
             member_id, generation = message.member_id, message.generation_id_or_member_epoch
@@ -70,7 +85,9 @@ class Legality(Checker):
             )
 
     def answered(self, coordinator: Coordinator, call: Call, message: Any, response: Any) -> None:
-        if isinstance(message, OffsetCommitRequest):
+        if (wrong := self._of_epochs.answered(coordinator, call, message, response)) is not None:
+            self._say(wrong)
+        elif isinstance(message, OffsetCommitRequest):
             self._commit(call, message, response)
         elif isinstance(message, HeartbeatRequest) and response.error_code == ErrorCode.NONE:
             self._member_request(coordinator, "Heartbeat", message, (STABLE, COMPLETING_REBALANCE))
@@ -104,6 +121,10 @@ class Legality(Checker):
                 f"a commit of {message.member_id!r} in generation {message.generation_id_or_member_epoch} of "
                 f"{message.group_id} was accepted"
             )
+
+    def _say(self, wrong: str) -> None:
+        if wrong:
+            self.fail(wrong)
 
     def _member_request(self, coordinator: Coordinator, api: str, message: Any, states: tuple[GroupState, ...]) -> None:
         group = as_classic(coordinator.group(message.group_id))

@@ -13,8 +13,11 @@ from kohort.coordinator.classic.states import DEAD, STABLE
 from kohort.coordinator.records import OffsetAndMetadata
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    JoinGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
@@ -22,6 +25,7 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
 )
 from kohort.protocol.uuids import ZERO_UUID
+from kohort.sim.checkers.stored_epochs import StoredEpochs
 from kohort.sim.trace import Checker
 
 if TYPE_CHECKING:
@@ -46,12 +50,16 @@ class Stored(Checker):
             DescribeGroupsRequest: self._described,
             ListGroupsRequest: self._listed,
             SyncGroupRequest: self._synced,
+            JoinGroupRequest: self._joined,
+            ConsumerGroupHeartbeatRequest: self._beat,
+            ConsumerGroupDescribeRequest: self._described_epochs,
         }
 
     def begin(self, world: World) -> None:
         self._world = world
         self._away: set[str] = set()
         self._journal: Journal = world.journal
+        self._epochs = StoredEpochs(world.journal, world.name_of_id)
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
         if type(message) in self._rules:
@@ -114,7 +122,7 @@ class Stored(Checker):
             if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (
                 group.error_code == NONE and group.group_state == DEAD.value
             ):
-                if None not in stood:
+                if None not in stood:  # or it is one of the consumer protocol, see stored_epochs.py
                     self.fail(f"{group.group_id} is said to be unknown, its generation is in the log all the time")
             elif group.error_code == NONE and group.group_state == STABLE.value:
                 members = {m.member_id: m.member_assignment for m in group.members}
@@ -129,7 +137,7 @@ class Stored(Checker):
         for group_id in self._journal.group_ids():
             if group_id in listed or not (self._world.is_readable(group_id) and self._world.is_online(group_id)):
                 continue
-            if None not in self._journal.group(group_id).since(since):
+            if not self._journal.may_be_unknown(group_id, since):
                 self.fail(f"{group_id} is not listed, its generation is in the log all the time")
 
     # What was changed.
@@ -163,7 +171,7 @@ class Stored(Checker):
     def _groups_deleted(self, since: int, version: int, message: Any, response: Any) -> None:
         for result in response.results:
             if result.error_code == NONE:
-                if None not in self._journal.group(result.group_id).since(since):
+                if not self._journal.may_be_unknown(result.group_id, since):
                     self.fail(f"{result.group_id} is said to be deleted, its generation is still in the log")
                 for tp in self._journal.offsets_of(result.group_id):
                     self._gone(since, result.group_id, tp, "DeleteGroups")
@@ -174,7 +182,7 @@ class Stored(Checker):
             self.fail(f"{api} of {group_id} is acknowledged, {tp} still has {_offsets(stood)}")
 
     def _synced(self, since: int, version: int, message: Any, response: Any) -> None:
-        if response.error_code != NONE:
+        if response.error_code != NONE or self._epochs.synced(since, message, response):
             return
         for value in self._journal.group(message.group_id).since(since):
             if value is not None and value.generation == message.generation_id:
@@ -182,6 +190,26 @@ class Stored(Checker):
                 if stored.get(message.member_id) == response.assignment:
                     return
         self.fail(f"{message.member_id} is told an assignment of {message.group_id} that is not in the log")
+
+    # Of groups of the consumer protocol.
+
+    def _joined(self, since: int, version: int, message: Any, response: Any) -> None:
+        """What a classic group answers is stored when its generation is, with SyncGroup."""
+        if response.error_code == NONE and self._epochs.has(message.group_id, since):
+            self._say(self._epochs.joined(since, message.group_id, response))
+
+    def _beat(self, since: int, version: int, message: Any, response: Any) -> None:
+        if response.error_code == NONE:
+            self._say(self._epochs.heartbeat(since, message, response))
+
+    def _described_epochs(self, since: int, version: int, message: Any, response: Any) -> None:
+        for group in response.groups:
+            if self._world.is_readable(group.group_id):
+                self._say(self._epochs.described(since, group))
+
+    def _say(self, wrong: str) -> None:
+        if wrong:
+            self.fail(wrong)
 
 
 def _strays(coordinator: Coordinator) -> set[str]:
