@@ -85,7 +85,14 @@ class Play:
     # ---- the consumer protocol
 
     def heartbeat(self, who: str, epoch: int, owned: Names | None = None, *, version: int = 1, **fields: Any) -> Any:
-        answer = self._call(f"{who} {epoch} {owned} {fields}", self._heartbeat(who, epoch, owned, fields), version)
+        message = self._heartbeat(who, epoch, owned, fields)
+        if self.brief:
+            answer = self.connection.call(message, version)
+            given = None if answer.assignment is None else _count(answer.assignment)
+            self.lines.append(f"{who} {epoch} {fields} -> {answer.error_code} {answer.member_epoch} {given}")
+            self.describe()
+        else:
+            answer = self._call(f"{who} {epoch} {owned} {fields}", message, version)
         self._learn(who, answer)
         return answer
 
@@ -250,7 +257,7 @@ class Play:
 
     def _old_joined(self, who: str, owned: Names | None, answer: Any) -> Any:
         shown = (answer.error_code, answer.generation_id, answer.protocol_name, answer.protocol_type)
-        self.lines.append(f"classic join {'new' if not who else 'known'} {owned}")
+        self.lines.append(f"classic join {'new' if not who else 'known'} {'' if self.brief else owned}")
         self.lines.append(f"   {shown}")
         if not answer.error_code:
             self.epochs[answer.member_id] = answer.generation_id

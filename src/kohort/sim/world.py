@@ -394,4 +394,4 @@ class World:
     def _occupied(self) -> bool:
         assert self.broker.core is not None
         groups = self.broker.core.coordinator.groups.values()
-        return any(group.members or getattr(group, "pending_members", ()) for group in groups)
+        return any(not group.is_empty or getattr(group, "pending_members", ()) for group in groups)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kohort.coordinator.coordinator import Coordinator
     from kohort.sim.journal import Journal
 
-MOVES = {
+MOVES: dict[ModernState, frozenset[ModernState]] = {
     state: frozenset(ModernState) - {state, ModernState.DEAD} for state in ModernState if state is not ModernState.DEAD
 }
 """The state follows from epochs and members, so any may follow any; not itself, and nothing follows the end."""
