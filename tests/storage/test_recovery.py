@@ -5,6 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from kohort.storage.segment_files import CLEANED, LOG, SUFFIXES, SWAP
 from storage_world import batch, open_store, records_of
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300)
+FOUR = LogConfig(index_interval_bytes=300)
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +63,7 @@ def test_a_file_cut_anywhere_keeps_every_whole_batch_before(crashed, tmp_path_fa
     _, ends, expected = crashed
     good_to = max((offset for end, offset in ends[base] if end <= kept[0]), default=base)
     survivors = [record for record in expected if record.offset < good_to]
-    if kept[0] in (0, *(end for end, _ in ends[base])):  # a cut between two batches looks like a compacted segment
-        survivors += [record for record in expected if record.offset >= ends[base][-1][1]]
+    survivors += [record for record in expected if record.offset >= ends[base][-1][1]]
     end_offset = max(survivors[-1].offset + 1 if survivors else 0, good_to)
     with open_store(tmp, CONFIG) as store:
         log = store.get("t", 0)
@@ -111,6 +112,137 @@ def test_junk_after_the_last_batch_is_cut(crashed, tmp_path_factory, junk):
     with open_store(tmp, CONFIG) as store:
         assert records_of(store.get("t", 0)) == crashed[2]
         assert store.get("t", 0).end_offset == crashed[2][-1].offset + 1
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """The directory of a killed broker with four segments of ten records each; `checkpoint` says how much of them was
+    known to be on disk."""
+
+    def make(checkpoint=True, config=FOUR):
+        store = open_store(tmp_path, config)
+        log = store.create("t", 0, b"t" * 16, config, now_ms=0)
+        for number in range(40):
+            if number and number % 10 == 0:
+                log.roll(0)
+            log.append(batch([("k", f"{number}" * 20)]), leader_epoch=0, now_ms=0)
+        if checkpoint:
+            log.flush()
+            store.checkpoint()
+        store.abandon()
+        return sorted((tmp_path / "t-0").glob("*.log"))
+
+    return make
+
+
+def reopened(path, config=None):
+    store = open_store(path, config or FOUR)
+    log = store.get("t", 0)
+    gaps = [(gap.start, gap.end) for gap in store.lost.get(("t", 0), [])]
+    return store, log, gaps
+
+
+def check_goes_on(store, log, left):
+    """No offset is given out twice, and another crash leaves the same behind."""
+    assert [record.offset for record in records_of(log)] == left
+    assert log.append(batch([("k", "new")]), leader_epoch=0, now_ms=0).base_offset == 40
+    log.flush()
+    store.abandon()
+    store, log, _ = reopened(store.path)
+    assert [record.offset for record in records_of(log)] == [*left, 40]
+    store.close()
+
+
+def hole(file, at=0.45, size=120):
+    data = bytearray(file.read_bytes())
+    start = int(len(data) * at)
+    data[start : start + size] = bytes(size)
+    file.write_bytes(data)
+
+
+def half(file):
+    os.truncate(file, file.stat().st_size // 2 + 3)
+
+
+def emptied(file):
+    os.truncate(file, 0)
+
+
+@pytest.mark.parametrize("checkpointed", [True, False], ids=["on disk", "not known to be on disk"])
+@pytest.mark.parametrize(
+    ("damage", "which", "gone"),
+    [
+        (half, 1, range(15, 20)),
+        (emptied, 1, range(10, 20)),
+        (Path.unlink, 1, range(10, 20)),
+        (Path.unlink, 0, range(10)),
+    ],
+    ids=["half of a segment", "an emptied segment", "a missing segment", "the first segment is missing"],
+)
+def test_damage_after_a_crash_is_said_with_its_offsets_and_the_rest_is_served(
+    killed, tmp_path, caplog, damage, which, gone, checkpointed
+):
+    damage(killed(checkpointed)[which])
+    store, log, gaps = reopened(tmp_path)
+    assert gaps == [(gone.start, gone.stop)]
+    assert f"t-0: offsets {gone.start} to {gone.stop - 1} are lost" in caplog.text
+    check_goes_on(store, log, [offset for offset in range(40) if offset not in gone])
+
+
+@pytest.mark.parametrize("which", [0, 2, 3])
+def test_a_hole_in_a_segment_after_a_crash(killed, tmp_path, caplog, which):
+    """Only what is read is found: below the recovery point a checksum is first looked at by `kohort log check`."""
+    hole(killed(checkpoint=False)[which])
+    store, log, ((start, end),) = reopened(tmp_path)
+    assert which * 10 < start < end < which * 10 + 10
+    assert f"offsets {start} to {end - 1} are lost" in caplog.text
+    assert [path.name for path in (tmp_path / "damaged" / "t-0").iterdir()], "what was taken out is kept"
+    check_goes_on(store, log, [offset for offset in range(40) if not start <= offset < end])
+
+
+@pytest.mark.parametrize(
+    ("damage", "first_gone"), [(half, 35), (emptied, 30), (Path.unlink, 30)], ids=["half", "emptied", "missing"]
+)
+def test_the_last_segment_after_a_crash_known_by_the_recovery_point(killed, tmp_path, damage, first_gone):
+    damage(killed()[3])
+    store, log, gaps = reopened(tmp_path)
+    assert gaps == [(first_gone, 40)]
+    check_goes_on(store, log, list(range(first_gone)))
+
+
+def test_what_retention_took_before_a_crash_is_not_lost(killed, tmp_path):
+    killed()
+    config = replace(FOUR, retention_ms=1)
+    store = open_store(tmp_path, config)
+    store.maintain(10**12)
+    assert store.get("t", 0).start_offset > 0
+    store.abandon()
+    store, log, gaps = reopened(tmp_path)
+    assert gaps == [] and log.start_offset == log.end_offset == 40
+    store.close()
+
+
+def test_what_compaction_took_before_a_crash_is_not_lost(killed, tmp_path):
+    config = replace(FOUR, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0)
+    killed(config=config)
+    store = open_store(tmp_path, config)
+    assert store.get("t", 0).compact(0)
+    store.abandon()
+    store, log, gaps = reopened(tmp_path, config)
+    assert gaps == [] and [record.offset for record in records_of(log)] == [*range(29, 40)]
+    store.close()
+
+
+def test_a_topic_created_again_before_a_crash_has_not_lost_the_records_of_the_other(killed, tmp_path):
+    killed()
+    store = open_store(tmp_path, FOUR)
+    store.delete("t", 0)
+    log = store.create("t", 0, b"u" * 16, FOUR, now_ms=0)
+    log.append(batch([("k", "v")]), leader_epoch=0, now_ms=0)
+    store.abandon()
+    store, log, gaps = reopened(tmp_path)
+    assert gaps == [] and (log.start_offset, log.end_offset) == (0, 1)
+    store.close()
 
 
 def test_lost_or_damaged_indexes_and_snapshots_are_rebuilt(crashed, tmp_path):

@@ -13,21 +13,17 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from struct import error as struct_error
 
 from kohort.protocol.errors import KafkaError
-from kohort.records.batch import HEADER_SIZE, BatchHeader, Record, check_crc, read_header, read_records
+from kohort.records.batch import BatchHeader, Record, read_records
 from kohort.storage import checkpoints
 from kohort.storage.directory_lock import DirectoryLock
 from kohort.storage.errors import StorageError
+from kohort.storage.mending import goes_on, good_header, keep_copy
 from kohort.storage.segment_files import INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
-
-KEPT = "damaged"
-"""The folder in the data directory that keeps what repairs take out."""
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
-_MAGIC_POSITION = 16
 
 CheckRecord = Callable[[str, Record], str | None]
 """check_record(topic, record): what is wrong with it, or None."""
@@ -121,14 +117,14 @@ class Checkup:
     def _scan(self, topic: str, view: memoryview, base: int, limit: int) -> Iterator[BatchHeader | DamagedBatch]:
         position, offset = 0, base
         while position < len(view):
-            header, reason = _good_header(view, position, offset, limit)
+            header, reason = good_header(view, position, offset, limit)
             if header is not None and not reason:
                 reason = self._unreadable(topic, view, position, header)
             if header is not None and not reason:
                 yield header
                 position, offset = position + header.size, header.next_offset
                 continue
-            end, following = _goes_on(view, position, offset, limit, header)
+            end, following = goes_on(view, position, offset, limit, header)
             records = header.record_count if header is not None and position + header.size == end else None
             next_offset = None if following is None else following.base_offset
             yield DamagedBatch(base, position, end - position, offset, next_offset, records, reason)
@@ -159,13 +155,9 @@ class Checkup:
         return kept
 
     def _keep(self, found: PartitionCheck, damage: DamagedBatch) -> Path:
-        folder = self.path / KEPT / found.name
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{file_name(damage.segment)}.{damage.position}"
         with open(self._segment(found.name, damage.segment), "rb") as file:
             file.seek(damage.position)
-            checkpoints.write_atomically(path, file.read(damage.size), sync=True)
-        return path
+            return keep_copy(self.path, found.name, damage.segment, damage.position, file.read(damage.size))
 
     def _ask_for_recovery(self, found: PartitionCheck) -> None:
         """The next start reads the whole partition, and makes its indexes anew."""
@@ -186,39 +178,3 @@ class Checkup:
         checkpoints.write_atomically(path, b"".join(good), sync=True)
         for kind in (INDEX, TIME_INDEX, TXN_INDEX):
             (self.path / found.name / (file_name(base) + kind)).unlink(missing_ok=True)
-
-
-def _good_header(view: memoryview, position: int, offset: int, limit: int) -> tuple[BatchHeader | None, str]:
-    """The header, if it can be read, and what is wrong with the batch."""
-    try:
-        header = read_header(view, position)
-    except KafkaError as error:
-        return None, error.message or "no batch begins here"
-    except struct_error:
-        return None, f"{len(view) - position} bytes are left, less than a batch has"
-    if position + header.size > len(view):
-        return None, f"the batch says it has {header.size} bytes, {len(view) - position} are left"
-    if not check_crc(view, position, header):
-        return header, "the checksum of the batch is wrong"
-    if not offset <= header.base_offset <= header.last_offset < limit:
-        return header, f"its offsets {header.base_offset} to {header.last_offset} are out of order"
-    return header, ""
-
-
-def _goes_on(
-    view: memoryview, position: int, offset: int, limit: int, header: BatchHeader | None
-) -> tuple[int, BatchHeader | None]:
-    """Where the next good batch begins: behind this one if its length can be trusted, else wherever one is found."""
-    if header is not None:
-        end = position + header.size
-        following, reason = _good_header(view, end, offset, limit) if end < len(view) else (None, "")
-        if not reason:
-            return end, following
-    candidate = position + 1
-    while candidate + HEADER_SIZE <= len(view):
-        if view[candidate + _MAGIC_POSITION] == 2:
-            following, reason = _good_header(view, candidate, offset, limit)
-            if following is not None and not reason:
-                return candidate, following
-        candidate += 1
-    return len(view), None

@@ -38,6 +38,7 @@ class LocalLog(SegmentedLog):
         committer: Committer,
         now_ms: int,
         start_moved: Callable[[], None] = lambda: None,
+        start_followed: Callable[[], None] = lambda: None,
         compacted: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(topic, partition, config, now_ms=now_ms)
@@ -46,6 +47,7 @@ class LocalLog(SegmentedLog):
         self.committer = committer
         self.snapshots: list[int] = []  # offsets of the producer snapshot files, increasing
         self._on_start_moved = start_moved
+        self._on_start_followed = start_followed
         self._on_compacted = compacted
         self._closed = False
         self._new_files = False  # the directory has entries that a power cut may still take
@@ -207,6 +209,9 @@ class LocalLog(SegmentedLog):
 
     def _start_moved(self) -> None:
         self._on_start_moved()
+
+    def _start_followed(self) -> None:
+        self._on_start_followed()
 
     # --- the end
 

@@ -1,7 +1,8 @@
 """Opening the log of a directory: leftovers of a crash are resolved, a torn tail is cut, producers are rebuilt.
 
 After a clean shutdown nothing is scanned. Otherwise every segment from the recovery point on is read: batches that are
-whole, in order and have the right CRC stay; the first one that is not ends the log.
+whole, in order and have the right CRC stay, and so do those behind one that is not; of the segments before, each is
+asked where it ends. What is not there any more is said with its offsets, and no offset is given to two records.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import logging
 import os
 from itertools import pairwise
+from pathlib import Path
 from struct import error as struct_error
 from typing import NamedTuple
 
-from kohort.records.batch import BatchHeader, RecordsError, check_crc, read_header
+from kohort.records.batch import RecordsError
 from kohort.storage import checkpoints
 from kohort.storage.epochs import LeaderEpochs
 from kohort.storage.inventory import Inventory, Lost
 from kohort.storage.local_log import SNAPSHOT, LocalLog
 from kohort.storage.local_segment import LocalSegment
+from kohort.storage.mending import goes_on, good_header, keep_copy
 from kohort.storage.producers import AppendedBatch, ProducerStates, decode_snapshot
 from kohort.storage.segment import MAX_RELATIVE_OFFSET
 from kohort.storage.segment_files import CLEANED, DELETED, INDEX, LOG, SWAP, TIME_INDEX, TXN_INDEX, file_name
@@ -38,27 +41,40 @@ class Checkpoint(NamedTuple):
 def load(
     log: LocalLog, checkpoint: Checkpoint, *, clean: bool, now_ms: int, inventory: Inventory | None = None
 ) -> list[Lost]:
-    """Fill a new LocalLog from its directory. Returns what was there at the last stop, as its `inventory` says, and is
-    not there now."""
-    names = _list_files(log.directory)
+    """Fill a new LocalLog from its directory. Returns what was there once and is not there now: after a clean stop by
+    its `inventory`, after a crash (then the inventory is an older one) by the checkpoints and what segments hold."""
+    names, deleted = _list_files(log.directory)
     _finish_swaps(log, names)
     log.segments = _open_segments(log, names)
     log.snapshots = sorted(_offset_of(name) for name in names if name.endswith(SNAPSHOT))
     log.epochs = LeaderEpochs(checkpoints.read_epochs(f"{log.directory}/{checkpoints.LEADER_EPOCH_CHECKPOINT}"))
     before = log.epochs.entries()
-    lost = _compare(log, inventory) if clean and inventory is not None else []
-    clean = clean and _tail_is_sound(log)
-    recovered_from = None if clean else _recover_segments(log, checkpoint.recovery_point)
-    _set_offsets(log, checkpoint, clean)
-    lost += _go_on_at(log, 0 if inventory is None else inventory.end_offset)
+    lost: list[Lost] = []
+    if not clean:
+        had_to = checkpoint.recovery_point
+        lost += [] if deleted else _missing_first(log, checkpoint, inventory)
+    else:
+        had_to = 0 if inventory is None else inventory.end_offset
+        lost += [] if inventory is None else _compare(log, inventory)
+    is_sound = clean and _tail_is_sound(log)
+    recovered_from = None if is_sound else _recover_segments(log, checkpoint, lost, after_crash=not clean)
+    _set_offsets(log, checkpoint, is_sound)
+    lost += _go_on_at(log, had_to)
     log.epochs.truncate_from_end(log.end_offset + 1)  # an epoch may have begun without a record
     log.epochs.truncate_from_start(log.start_offset)
     if log.epochs.entries() != before:
         log._save_epochs()
-    _load_producers(log, recovered_from, clean)
+    _load_producers(log, recovered_from, is_sound)
     log.producers.expire(now_ms, log.producer_expiration_ms)
     log.release()
     return _said(log, lost)
+
+
+def _missing_first(log: LocalLog, checkpoint: Checkpoint, inventory: Inventory | None) -> list[Lost]:
+    """What retention takes moves the start of the log, which is noted; an older inventory may know better."""
+    start = max(checkpoint.start_offset, min(inventory.sizes, default=0) if inventory is not None else 0)
+    first = log.segments[0].base_offset if log.segments else start
+    return [Lost(start, first, f"nothing is there before {file_name(first)}{LOG}")] if first > start else []
 
 
 def _compare(log: LocalLog, inventory: Inventory) -> list[Lost]:
@@ -72,11 +88,12 @@ def _compare(log: LocalLog, inventory: Inventory) -> list[Lost]:
             lost.append(Lost(base, end, f"{file_name(base)}{LOG} is missing"))
         elif segment.size != inventory.sizes[base]:
             had = segment.size
-            _recover_segment(log, segment, end)
+            holes = _recover_segment(log, segment, end)
             reason = f"{file_name(base)}{LOG} has {had} bytes and had {inventory.sizes[base]}"
+            lost += holes
             if segment.next_offset < end:
                 lost.append(Lost(segment.next_offset, end, reason))
-            else:
+            elif not holes:
                 logger.warning("%s-%d: nothing is lost, but %s", log.topic, log.partition, reason)
     for segment, following in pairwise(log.segments):
         segment.next_offset = following.base_offset
@@ -123,16 +140,19 @@ def _offset_of(name: str) -> int:
     return int(name[:20])
 
 
-def _list_files(directory: str) -> dict[str, int]:
-    """File names and sizes; temporary files of a crash are removed."""
+def _list_files(directory: str) -> tuple[dict[str, int], bool]:
+    """File names and sizes; temporary files of a crash are removed. And whether there were segments among these, which
+    were to be deleted."""
     names: dict[str, int] = {}
+    deleted = False
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.endswith((DELETED, ".tmp")):
+                deleted = deleted or entry.name.endswith(LOG + DELETED)
                 os.unlink(entry.path)
             elif entry.name[:20].isdigit():
                 names[entry.name] = entry.stat().st_size if LOG in entry.name else 0
-    return names
+    return names, deleted
 
 
 def _finish_swaps(log: LocalLog, names: dict[str, int]) -> None:
@@ -194,65 +214,83 @@ def _open_segments(log: LocalLog, names: dict[str, int]) -> list[LocalSegment]:
     return segments
 
 
-def _recover_segments(log: LocalLog, recovery_point: int) -> int | None:
-    """Check everything that may not have reached the disk; the base offset of the first segment looked at."""
-    first = next(
-        (i for i, s in enumerate(log.segments) if i + 1 == len(log.segments) or s.next_offset > recovery_point), None
-    )
+def _recover_segments(log: LocalLog, checkpoint: Checkpoint, lost: list[Lost], *, after_crash: bool) -> int | None:
+    """Check everything that may not have reached the disk, and after a crash where the segments before it end; the base
+    offset of the first segment whose every batch was looked at."""
+    segments = log.segments
+    point = checkpoint.recovery_point
+    first = next((i for i, s in enumerate(segments) if i + 1 == len(segments) or s.next_offset > point), None)
     if first is None:
         return None
-    recovered_from = log.segments[first].base_offset
-    for i in range(first, len(log.segments)):
-        segment = log.segments[i]
-        limit = segment.next_offset if segment.sealed else segment.base_offset + MAX_RELATIVE_OFFSET
-        lost = _recover_segment(log, segment, limit)
-        if lost:
-            logger.warning(
-                "%s-%d: cut %d bytes after offset %d that a crash left incomplete",
-                log.topic, log.partition, lost, segment.next_offset,
-            )  # fmt: skip
-            for beyond in log.segments[i + 1 :]:
-                beyond.delete()
-            del log.segments[i + 1 :]
-            segment.sealed = False
+    for i in range(0 if after_crash else first, len(segments)):
+        segment, is_last = segments[i], i + 1 == len(segments)
+        end = segment.base_offset + MAX_RELATIVE_OFFSET if is_last else segments[i + 1].base_offset
+        had = segment.size
+        is_whole = i < first and _ends_with_a_batch(segment)
+        if not is_whole:
+            lost += _recover_segment(log, segment, end)
+        if is_last:
             break
-        if segment.sealed:
-            segment.next_offset = log.segments[i + 1].base_offset
+        may_be_compacted = log.config.compact or end <= checkpoint.first_dirty_offset
+        if segment.next_offset < end and after_crash and (segment.size < had or not may_be_compacted):
+            lost.append(
+                Lost(segment.next_offset, end, f"nothing follows them in {file_name(segment.base_offset)}{LOG}")
+            )
+        segment.next_offset = end
+        if not is_whole:
             segment.save_indexes()
-    return recovered_from
+    return segments[first].base_offset
 
 
-def _recover_segment(log: LocalLog, segment: LocalSegment, limit: int) -> int:
-    """Keep the good batches with offsets below `limit`; returns how many bytes had to go."""
+def _ends_with_a_batch(segment: LocalSegment) -> bool:
+    try:
+        segment.scan_tail()
+    except (RecordsError, struct_error):
+        return False
+    return True
+
+
+def _recover_segment(log: LocalLog, segment: LocalSegment, limit: int) -> list[Lost]:
+    """Keep the good batches with offsets below `limit`. What good ones follow is a hole, the last one a torn end."""
     size = segment.size
     view = segment.view(0, size) if size else memoryview(b"")
     segment.reset_indexes()
     segment.reset_aborted()
     segment.size = 0
+    holes: list[Lost] = []
+    kept: list[memoryview] = []
+    position = begin = 0
     next_offset = segment.base_offset
-    while (header := _good_batch(view, segment.size, next_offset, limit)) is not None:
+    while position < size:
+        header, reason = good_header(view, position, next_offset, limit)
+        if header is None or reason:
+            end, following = goes_on(view, position, next_offset, limit, header)
+            if following is None:
+                break
+            name = f"{file_name(segment.base_offset)}{LOG}"
+            keep_copy(Path(log.directory).parent, f"{log.topic}-{log.partition}", segment.base_offset, position,
+                      view[position:end])  # fmt: skip
+            holes.append(Lost(next_offset, following.base_offset, f"{reason} (byte {position} of {name})"))
+            kept.append(view[begin:position])
+            position, begin, header = end, end, following
         if segment.first_timestamp < 0:
             segment.first_timestamp = header.max_timestamp
         if header.partition_leader_epoch > log.epochs.latest:
             log.epochs.assign(header.partition_leader_epoch, header.base_offset)
         segment.added(header.last_offset, header.size, header.max_timestamp)
+        position += header.size
         next_offset = header.next_offset
     segment.next_offset = next_offset
-    lost = size - segment.size
-    if lost:
-        segment.truncate(segment.size, next_offset)
-    return lost
-
-
-def _good_batch(view: memoryview, position: int, next_offset: int, limit: int) -> BatchHeader | None:
-    if position >= len(view):
-        return None
-    try:
-        header = read_header(view, position)
-    except (RecordsError, struct_error):
-        return None
-    in_order = next_offset <= header.base_offset <= header.last_offset < limit
-    return header if in_order and check_crc(view, position, header) else None
+    if kept:
+        segment.keep_only([*kept, view[begin:position]])
+    elif position < size:
+        segment.truncate(position, next_offset)
+    if position < size:
+        logger.warning(
+            "%s-%d: cut %d bytes after offset %d that a crash left incomplete",
+            log.topic, log.partition, size - position, next_offset,
+        )  # fmt: skip
+    return [hole for hole in holes if hole.end > hole.start]
 
 
 def _set_offsets(log: LocalLog, checkpoint: Checkpoint, clean: bool) -> None:

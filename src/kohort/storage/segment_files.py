@@ -107,6 +107,18 @@ class SegmentFiles(Segment):
         self.size = size
         self._map = None
 
+    def keep_only(self, kept: Sequence[memoryview]) -> None:
+        """The log file has these bytes from now on, all at once or not at all."""
+        path = self.path(LOG)
+        with open(f"{path}.tmp", "wb") as file:
+            for part in kept:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        SegmentFiles.release(self)
+        os.replace(f"{path}.tmp", path)
+        self.size = sum(map(len, kept))
+
     # --- reading
 
     def view(self, start: int, end: int) -> memoryview:

@@ -272,6 +272,7 @@ class SegmentedLog(Log):
         doomed, self.segments = self.segments[:count], self.segments[count:]
         if self.segments[0].base_offset > self.start_offset:
             self._move_start(self.segments[0].base_offset)
+            self._start_followed()
         for segment in doomed:
             self._remove(segment)
         return count
@@ -398,6 +399,9 @@ class SegmentedLog(Log):
 
     def _start_moved(self) -> None:
         """DeleteRecords moved the start of the log; the names of the segments do not tell."""
+
+    def _start_followed(self) -> None:
+        """Retention moved the start of the log to the first segment that is left."""
 
     def _compacted(self) -> None:
         """first_dirty_offset has changed."""

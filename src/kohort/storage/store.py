@@ -176,6 +176,8 @@ class LogStore(Store):
         self.committer = committer or Committer()
         self._next_checkpoint_ms: int | None = None
         self._loaded = False
+        self._starts_followed = False
+        self._gone: set[tuple[str, int]] = set()  # of which the checkpoint may still say how far they went
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = DirectoryLock(self.path)
@@ -225,9 +227,9 @@ class LogStore(Store):
         recovery_points = checkpoints.read_offsets(self.path / checkpoints.RECOVERY_POINT_CHECKPOINT)
         starts = checkpoints.read_offsets(self.path / checkpoints.LOG_START_OFFSET_CHECKPOINT)
         dirty = checkpoints.read_offsets(self.path / checkpoints.CLEANER_OFFSET_CHECKPOINT)
-        known = inventory.read(self.path) if clean else {}
+        known = inventory.read(self.path)
         found = self._partition_directories()
-        for key in known.keys() - set(found):
+        for key in known.keys() - set(found) if clean else ():
             if known[key].end_offset:
                 self._lose(key, [Lost(0, known[key].end_offset, "the directory is missing")])
         for topic, partition in found:
@@ -244,6 +246,9 @@ class LogStore(Store):
             if topic not in self.topic_ids:
                 self._read_topic_id(topic, log)
         self._loaded = True
+        if not clean:
+            # A topic that is gone must not be mistaken for one of the same name that has lost its records.
+            self.checkpoint()
 
     def _lose(self, key: tuple[str, int], lost: list[Lost]) -> None:
         self.lost[key] = lost
@@ -290,12 +295,15 @@ class LogStore(Store):
             committer=self.committer,
             now_ms=now_ms,
             start_moved=self._save_start_offsets,
+            start_followed=self._note_starts,
             compacted=self._save_cleaner_offsets,
         )
 
     def create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int) -> LocalLog:
         if (topic, partition) in self.logs:
             raise ValueError(f"there is a log of {topic}-{partition} already")
+        if (topic, partition) in self._gone:
+            self.checkpoint()
         log = self._new_log(topic, partition, config, now_ms)
         try:
             os.mkdir(log.directory)
@@ -310,6 +318,7 @@ class LogStore(Store):
     def delete(self, topic: str, partition: int, *, last: bool = True) -> None:
         log = self._forget(topic, partition)
         assert isinstance(log, LocalLog)
+        self._gone.add((topic, partition))
         log.release()
         # A name that no partition can have, so that a crash in between leaves rubbish, not half a partition.
         unique = os.urandom(16).hex()
@@ -338,6 +347,8 @@ class LogStore(Store):
 
     def maintain(self, now_ms: int) -> None:
         super().maintain(now_ms)
+        if self._starts_followed:
+            self._save_start_offsets()
         if self._next_checkpoint_ms is None:
             self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
         elif now_ms >= self._next_checkpoint_ms:
@@ -346,8 +357,14 @@ class LogStore(Store):
 
     def checkpoint(self) -> None:
         self._save(checkpoints.RECOVERY_POINT_CHECKPOINT, "durable_offset", sync=False)
+        self._gone.clear()
+
+    def _note_starts(self) -> None:
+        """Saved once, after the retention of all logs."""
+        self._starts_followed = True
 
     def _save_start_offsets(self) -> None:
+        self._starts_followed = False
         self._save(checkpoints.LOG_START_OFFSET_CHECKPOINT, "start_offset", sync=False)
 
     def _save_cleaner_offsets(self) -> None:
