@@ -1,13 +1,16 @@
 """Files of ours read by Kafka's own DumpLogSegments and by a broker; files of a broker read by us."""
 
+import json
 import re
 import shutil
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from typer.testing import CliRunner
 
 from apache_kafka import ApacheKafka, run_java
+from kohort.cli.log import app
 from kohort.records.batch import Compression, iter_batches, read_records
 from kohort.records.control import ControlType, build_marker
 from kohort.storage import LogConfig
@@ -136,6 +139,18 @@ def create(kafka, *topics):
         future.result(60)
 
 
+def check_dump(path, theirs):
+    """`kohort log dump` of Kafka's own files: every record, and what its coordinators wrote in words."""
+    told = CliRunner().invoke(app, ["dump", str(path / "theirs-0"), "--json"])
+    assert told.exit_code == 0, told.stdout
+    rows = [row for line in told.stdout.splitlines() for row in json.loads(line)["records"]]
+    keys = {row["offset"]: row["key"] for row in rows}
+    assert all(keys[offset] == f'"{key.decode()}"' for offset, key in theirs)
+    assert [row["says"] for row in rows if "ends here" in row["says"]].count("the transaction ends here: abort") == 3
+    told = CliRunner().invoke(app, ["dump", *map(str, sorted(path.glob("__transaction_state-*")))]).stdout
+    assert "transactional id t: Ongoing, producer" in told and "transactional id t: CompleteCommit" in told
+
+
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_a_broker_opens_our_files_and_we_open_its(jdk, ours, tmp_path, ending):
     path, expected, _ = ours
@@ -163,6 +178,7 @@ def test_a_broker_opens_our_files_and_we_open_its(jdk, ours, tmp_path, ending):
         assert len(theirs) == 203
         getattr(kafka, ending)()
         shutil.copytree(kafka.data_dir, tmp_path / "data")
+        check_dump(tmp_path / "data", [row[:2] for row in theirs])
         with open_store(tmp_path / "data", LogConfig(), now_ms=NOW) as store:
             assert store.was_clean == (ending == "stop")
             assert store.cluster_id == kafka.cluster_id

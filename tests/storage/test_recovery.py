@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kohort.records.batch import read_header
 from kohort.storage import LogConfig
+from kohort.storage.checkup import Checkup
 from kohort.storage.segment_files import CLEANED, LOG, SUFFIXES, SWAP
 from storage_world import batch, open_store, records_of
 
@@ -200,6 +201,26 @@ def test_a_hole_in_a_segment_after_a_crash(killed, tmp_path, caplog, which):
     check_goes_on(store, log, [offset for offset in range(40) if not start <= offset < end])
 
 
+def test_a_hole_in_a_coordinators_topic_stays_where_it_is(tmp_path):
+    """So that its load fails and says where, until somebody repairs it: half of a group is worse than none."""
+    store = open_store(tmp_path, FOUR)
+    log = store.create("__consumer_offsets", 0, b"t" * 16, FOUR, now_ms=0)
+    for number in range(10):
+        log.append(batch([("k", f"{number}" * 20)]), leader_epoch=0, now_ms=0)
+    store.abandon()
+    (file,) = (tmp_path / "__consumer_offsets-0").glob("*.log")
+    hole(file)
+    damaged = file.read_bytes()
+    store = open_store(tmp_path, FOUR)
+    ((gap,),) = store.lost.values()
+    assert 0 < gap.start < gap.end < 10 and store.get("__consumer_offsets", 0).end_offset == 10
+    assert file.read_bytes() == damaged
+    store.close()
+    with Checkup(tmp_path) as checkup:
+        found = checkup.check("__consumer_offsets", 0)
+        assert [(damage.offset, damage.next_offset) for damage in found.damage] == [(gap.start, gap.end)]
+
+
 @pytest.mark.parametrize(
     ("damage", "first_gone"), [(half, 35), (emptied, 30), (Path.unlink, 30)], ids=["half", "emptied", "missing"]
 )
@@ -341,6 +362,7 @@ WRITER = """
 import sys
 from storage_world import batch, open_store
 from kohort.storage import LogConfig
+from kohort.storage.checkup import Checkup
 config = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
 store = open_store(sys.argv[1], config)
 log = store.get("t", 0) or store.create("t", 0, b"t" * 16, config, now_ms=0)

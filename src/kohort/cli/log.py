@@ -1,4 +1,4 @@
-"""`kohort log`: check and repair the data directory of a broker that does not run."""
+"""`kohort log`: check and repair the data directory of a broker that does not run, and see what segments hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from kohort.records.batch import Record
     from kohort.storage.checkup import Checkup, PartitionCheck
 
-app = new_app("Check and repair the data directory of a broker that does not run.", no_args_is_help=True)
+app = new_app(
+    "Check and repair the data directory of a broker that does not run; see what is in it.", no_args_is_help=True
+)
 
 Directory = Annotated[
     str, typer.Argument(metavar="DIR", help=f"The data directory; ./{DEFAULT_DATA_DIR} unless given.")
@@ -56,6 +58,40 @@ def repair(
         print_json([asdict(found) | {"kept": kept.get(found.name, [])} for found in checked])
     for name, paths in kept.items() if not json else ():
         print(f"repaired {printable(name)}; what was taken out is in {', '.join(paths)}")
+
+
+@command(app)
+def dump(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH", help="A .log file, a partition's folder, or a data directory.")
+    ],
+    first: Annotated[int, typer.Option("--from", metavar="OFFSET", help="From this offset on.", min=0)] = 0,
+    last: Annotated[int | None, typer.Option("--to", metavar="OFFSET", help="Up to this offset.", min=0)] = None,
+    batches: Annotated[bool, typer.Option("--batches", help="Only batches, without their records.")] = False,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="Whose records they are, if the folder does not say.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print batches and records of segment files, kohort's and Kafka's; nothing is locked or changed. Exit 1 where
+    something is damaged."""
+    from pathlib import Path
+
+    from kohort.cli.log_dump import Dump
+    from kohort.protocol.errors import KafkaError
+    from kohort.storage.dump import segments
+
+    dumped = Dump(first, last, records=not batches, json=json, topic=topic)
+    try:
+        for path in paths:
+            for segment in segments(Path(path)):
+                dumped.print(segment)
+    except KafkaError as error:
+        raise Failed(error.message) from None
+    except OSError as error:
+        raise Failed(f"cannot read {error.filename}: {error.strerror}") from None
+    if not dumped.is_sound:
+        raise typer.Exit(1)
 
 
 def _open(directory: str) -> Checkup:

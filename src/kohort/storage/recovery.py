@@ -28,6 +28,8 @@ from kohort.storage.segment_files import CLEANED, DELETED, INDEX, LOG, SWAP, TIM
 logger = logging.getLogger(__name__)
 
 _DEEPEN_BYTES = 1024 * 1024
+_COORDINATORS = "__"
+"""The topics of coordinators keep their holes: half of what a group has committed is not to be taken for all of it."""
 
 
 class Checkpoint(NamedTuple):
@@ -257,6 +259,7 @@ def _recover_segment(log: LocalLog, segment: LocalSegment, limit: int) -> list[L
     segment.reset_indexes()
     segment.reset_aborted()
     segment.size = 0
+    data_directory = Path(log.directory).parent
     holes: list[Lost] = []
     kept: list[memoryview] = []
     position = begin = 0
@@ -268,11 +271,14 @@ def _recover_segment(log: LocalLog, segment: LocalSegment, limit: int) -> list[L
             if following is None:
                 break
             name = f"{file_name(segment.base_offset)}{LOG}"
-            keep_copy(Path(log.directory).parent, f"{log.topic}-{log.partition}", segment.base_offset, position,
-                      view[position:end])  # fmt: skip
             holes.append(Lost(next_offset, following.base_offset, f"{reason} (byte {position} of {name})"))
-            kept.append(view[begin:position])
-            position, begin, header = end, end, following
+            if log.topic.startswith(_COORDINATORS):
+                segment.size += end - position
+            else:
+                keep_copy(data_directory, Path(log.directory).name, segment.base_offset, position, view[position:end])
+                kept.append(view[begin:position])
+                begin = end
+            position, header = end, following
         if segment.first_timestamp < 0:
             segment.first_timestamp = header.max_timestamp
         if header.partition_leader_epoch > log.epochs.latest:
@@ -339,9 +345,12 @@ def _replay(log: LocalLog, position: int) -> None:
         if segment.base_offset > position:
             log.take_snapshot(segment.base_offset)
         if segment.next_offset > position and segment.size:
-            for buf, pos, header in segment.batches(max(position, segment.base_offset)):
-                if header.producer_id >= 0:
-                    log._track(segment, header, header.base_offset, buf, pos)
+            try:
+                for buf, pos, header in segment.batches(max(position, segment.base_offset)):
+                    if header.producer_id >= 0:
+                        log._track(segment, header, header.base_offset, buf, pos)
+            except (RecordsError, struct_error) as error:
+                logger.error("%s-%d: producers behind a hole are not known: %s", log.topic, log.partition, error)
 
 
 def _deepen(log: LocalLog) -> None:
