@@ -380,3 +380,37 @@ def test_a_closed_connection_does_not_end_a_session() -> None:
     made.turn()
     heartbeat = messages.HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
     assert made.connect().call(heartbeat, 4).error_code == 0
+
+
+def test_there_are_no_more_groups_than_are_allowed() -> None:
+    made = loaded(world(**{"kohort.max.groups": 2}))
+    made.create_topic("orders")
+    stable_member(made, "first")
+    client = made.connect()
+    full = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+    def committed(group: str) -> int:
+        return int(client.call(commit(group, 1), 8).topics[0].partitions[0].error_code)
+
+    assert committed("second") == 0
+    assert client.call(join("third"), 5).error_code == committed("third") == full
+    heartbeat = messages.ConsumerGroupHeartbeatRequest(
+        group_id="third", member_id="m", member_epoch=0, rebalance_timeout_ms=1000,
+        subscribed_topic_names=["orders"], topic_partitions=[],
+    )  # fmt: skip
+    answer = client.call(heartbeat, 1)
+    assert answer.error_code == full and "kohort.max.groups" in answer.error_message
+    assert committed("first") != full and committed("second") == 0, "those that are there go on"
+    client.call(messages.DeleteGroupsRequest(groups_names=["second"]), 2)
+    assert committed("third") == 0
+
+
+def test_members_that_have_an_id_and_do_not_join_are_bounded() -> None:
+    made = loaded(world(**{"kohort.group.max.pending.members": 3}))
+    client = made.connect()
+    answers = [client.call(join("g"), 5) for _ in range(5)]
+    required, full = ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [answer.error_code for answer in answers] == [required] * 3 + [full] * 2
+    client.send(join("g", answers[0].member_id), 5)
+    made.turn()
+    assert made.connect().call(join("g"), 5).error_code == required, "one has come back with its id"

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import kohort
-from kohort.broker.quotas import CLIENT_ID, CONNECTIONS, DOCUMENT, FETCH, PRODUCE, USER, Quotas, Rate
+from kohort.broker.quotas import CLIENT_ID, CONNECTIONS, DOCUMENT, FETCH, MUTATIONS, PRODUCE, USER, Quotas, Rate
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.storage.store import MemoryStore
@@ -195,3 +195,57 @@ def test_requests_cost_time_and_new_connections_count():
         alter(client, {"ip": None}, connection_creation_rate=1.0)
         many = [WireClient(broker.bootstrap_servers) for _ in range(30)]
         assert any(one.closed_by_peer() for one in many[-5:])
+
+
+def set_rate(world, rate, client_id="test"):
+    world.core.quotas.change({((CLIENT_ID, client_id),): {MUTATIONS: rate}})
+
+
+def create_topic(world, name, partitions, version=7):
+    kind = messages.CreateTopicsRequest
+    row = kind.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    return world.connect().call(kind(topics=[row]), version)
+
+
+def test_changes_of_topics_over_the_quota_are_refused_until_the_bucket_is_filled():
+    world = World()
+    set_rate(world, 2.0)
+    answer = create_topic(world, "a", 30)  # 22 are in the bucket, and it may be overdrawn once
+    assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
+    answer = create_topic(world, "b", 1)
+    assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert answer.topics[0].error_message == "The throttling quota has been exceeded."
+    assert answer.throttle_time_ms == 4000 and "b" not in world.core.topics.by_name
+    delete = messages.DeleteTopicsRequest(topics=[messages.DeleteTopicsRequest.DeleteTopicState(name="a")])
+    assert world.connect().call(delete, 6).responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    grow = messages.CreatePartitionsRequest
+    more = grow(topics=[grow.CreatePartitionsTopic(name="a", count=31, assignments=None)])
+    assert world.connect().call(more, 3).results[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    world.advance(4000)
+    assert create_topic(world, "b", 1).topics[0].error_code == 0
+    assert create_topic(world, "c", 1, version=5).throttle_time_ms == 1000, "an old client is made to wait"
+    assert "c" in world.core.topics.by_name
+
+
+def test_who_changes_too_many_topics_is_not_read_from_for_a_while():
+    world = World()
+    set_rate(world, 1.0)
+    create_topic(world, "a", 12)
+    kind = messages.CreateTopicsRequest
+    client = world.connect()
+    client.call(kind(topics=[kind.CreatableTopic(name="b", num_partitions=1, replication_factor=1)]), 7)
+    assert client.connection.muted_until_ms == world.now_ms + 1000
+
+
+def test_changes_of_topics_by_others_do_not_count():
+    world = World()
+    set_rate(world, 1.0, "somebody else")
+    assert create_topic(world, "a", 100).topics[0].error_code == create_topic(world, "b", 100).topics[0].error_code == 0
+
+
+def test_a_topic_that_cannot_be_made_takes_nothing_from_the_bucket():
+    world = World()
+    set_rate(world, 1.0)
+    for _ in range(20):
+        assert create_topic(world, "a/b", 5).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert create_topic(world, "a", 11).topics[0].error_code == create_topic(world, "b", 1).topics[0].error_code == 0

@@ -195,6 +195,20 @@ _BROKER = [
     _key("group.max.session.timeout.ms", _I, 1800000, "The longest session timeout a member may ask for.", 1),
     _key("group.initial.rebalance.delay.ms", _I, 3000, "How long a new group waits for more members.", 0),
     _key("group.max.size", _I, INT_MAX, "The most members of a group.", 1),
+    _key(
+        "kohort.max.groups",
+        _I,
+        200_000,
+        "The most groups of the broker: a new one is refused (GROUP_MAX_SIZE_REACHED).",
+        1,
+    ),
+    _key(
+        "kohort.group.max.pending.members",
+        _I,
+        10_000,
+        "The most members of a group that have an id and have not joined.",
+        1,
+    ),
     # Groups of the consumer protocol (KIP-848): defaults of what a group can have of its own, and their limits.
     _key("group.consumer.session.timeout.ms", _I, 45000, "Default of a group's consumer.session.timeout.ms.", 1),
     _key("group.consumer.min.session.timeout.ms", _I, 45000, "The lowest consumer.session.timeout.ms.", 1),

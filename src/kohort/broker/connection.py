@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kohort.broker.authentication import Guard
     from kohort.broker.purgatory import Waiter
     from kohort.broker.table import Entry
+    from kohort.broker.throttling import Mutations
 
 Part = bytes | bytearray | memoryview
 
@@ -41,7 +42,7 @@ def response_head(flexible: bool, size: int, correlation_id: int) -> bytes:
 class Call:
     """One request on its way: where it came from and, once there is one, its encoded answer."""
 
-    __slots__ = ("began", "client_id", "connection", "correlation_id", "entry", "parts", "size", "version")
+    __slots__ = ("began", "client_id", "connection", "correlation_id", "entry", "mutations", "parts", "size", "version")
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Call:
         self.parts: list[Part] | None = None
         self.size = size  # of the request, in bytes
         self.began = 0.0  # on the meter's clock, where there is one
+        self.mutations: Mutations | None = None  # of a request that changes topics
 
     @property
     def client_host(self) -> str:

@@ -44,6 +44,8 @@ def coordinator_config(config: BrokerConfig, catalog: Catalog) -> CoordinatorCon
         group_max_session_timeout_ms=config["group.max.session.timeout.ms"],
         group_initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
         group_max_size=config["group.max.size"],
+        max_groups=config["kohort.max.groups"],
+        max_pending_members=config["kohort.group.max.pending.members"],
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_minutes=config["offsets.retention.minutes"],
         offsets_retention_check_interval_ms=config["offsets.retention.check.interval.ms"],

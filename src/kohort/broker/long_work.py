@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker.throttling import throttle
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.wire import DecodeError
 
@@ -79,6 +80,8 @@ class LongWork:
 
     def encode(self, call: Call, response: Any) -> None:
         """Answer with what takes long to write."""
+        if self._core.quotas.active:
+            throttle(self._core, call, response)
         self._encoding += 1
         call.connection.long_works += 1
         self._core.run_elsewhere(Encoding(self, call, response))

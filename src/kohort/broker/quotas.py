@@ -22,6 +22,7 @@ DOCUMENT = "kohort.quotas.json"
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 REQUEST_TIME, CONNECTIONS = "request_percentage", "connection_creation_rate"
+MUTATIONS = "controller_mutation_rate"
 SAMPLES = 11
 SAMPLE_MS = 1000
 MOST_THROTTLE_OF_TIME_MS = SAMPLE_MS
@@ -65,12 +66,32 @@ class Rate:
         return not self._samples or now_ms - self._samples[-1][0] >= SAMPLES * SAMPLE_MS
 
 
+class TokenBucket:
+    """Kafka's for changes of topics: filled at the allowed rate, full with what is allowed in all samples together."""
+
+    __slots__ = ("_last_ms", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = 0.0
+        self._last_ms = 0
+
+    def wait_ms(self, bound: float, now_ms: int) -> int:
+        """Until it is not overdrawn any more; 0 where it is not."""
+        self.tokens = min(SAMPLES * SAMPLE_MS / 1000 * bound, self.tokens + bound * (now_ms - self._last_ms) / 1000)
+        self._last_ms = now_ms
+        return round(-self.tokens / bound * 1000) if self.tokens < 0 else 0
+
+    def is_idle(self, now_ms: int) -> bool:
+        return now_ms - self._last_ms >= SAMPLES * SAMPLE_MS and self.tokens >= 0
+
+
 class Quotas:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.limits: dict[Entity, dict[str, float]] = {}
         self.active = False
         self._rates: dict[tuple[str, Who], Rate] = {}
+        self._buckets: dict[Who, TokenBucket] = {}
         self._found: dict[tuple[str, str, str], tuple[float, Who] | None] = {}
 
     def load(self) -> None:
@@ -140,6 +161,25 @@ class Quotas:
         if key == REQUEST_TIME:
             wait_ms = min(wait_ms, MOST_THROTTLE_OF_TIME_MS)
         return round(wait_ms)
+
+    def mutate(
+        self, principal: str | None, client_id: str | None, partitions: int, now_ms: int, *, strict: bool
+    ) -> tuple[bool, int]:
+        """Whether so many partitions may be made or removed, and how long to wait. Who is not `strict` may at once."""
+        found = self._limit(MUTATIONS, (principal or "").removeprefix("User:"), client_id or "")
+        if found is None:
+            return True, 0
+        bound, who = found
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            if len(self._buckets) >= _MOST_RATES:
+                self._buckets = {who: one for who, one in self._buckets.items() if not one.is_idle(now_ms)}
+            bucket = self._buckets[who] = TokenBucket()
+        wait_ms = bucket.wait_ms(bound, now_ms)
+        if strict and wait_ms:
+            return False, wait_ms
+        bucket.tokens -= partitions
+        return True, 0 if strict else bucket.wait_ms(bound, now_ms)
 
     def give_back(self, key: str, principal: str | None, client_id: str | None, used: float, now_ms: int) -> None:
         """What was counted and then not sent."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.quotas import FETCH, PRODUCE, REQUEST_TIME
+from kohort.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call, Connection
@@ -41,3 +42,39 @@ def fetch_wait_ms(core: Core, call: Call, size: int) -> int:
 def _over(core: Core, call: Call, key: str, used: float) -> int:
     connection = call.connection
     return core.quotas.throttle_ms(key, connection.principal, connection.client_id, used, core.topics.now_ms)
+
+
+class Mutations:
+    """The partitions that one request makes or removes, against the quota of its client (KIP-599). Before a certain
+    version clients do not know the refusal: they are only made to wait. A request that is asked once more, as those
+    are that change a cluster, is not counted once more."""
+
+    def __init__(self, core: Core, call: Call, strict_since: int) -> None:
+        self._core = core
+        self._call = call
+        self._strict = call.version >= strict_since
+        self._known: dict[str, bool] = {}
+        self.wait_ms = 0
+
+    @classmethod
+    def of(cls, core: Core, call: Call, strict_since: int) -> Mutations:
+        if call.mutations is None:
+            call.mutations = cls(core, call, strict_since)
+        return call.mutations
+
+    def count(self, topic: str, partitions: int) -> None:
+        """KafkaError where they are too many."""
+        if not self._core.quotas.active:
+            return
+        if topic not in self._known:
+            connection, quotas = self._call.connection, self._core.quotas
+            self._known[topic], wait_ms = quotas.mutate(
+                connection.principal,
+                connection.client_id,
+                partitions,
+                self._core.topics.now_ms,
+                strict=self._strict,
+            )
+            self.wait_ms = max(self.wait_ms, wait_ms)
+        if not self._known[topic]:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")

@@ -59,6 +59,8 @@ class CoordinatorConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2_147_483_647
+    max_groups: int = 2_147_483_647
+    max_pending_members: int = 2_147_483_647
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
@@ -119,6 +121,7 @@ class Context:
     __slots__ = (
         "answers",
         "config",
+        "count_groups",
         "effects",
         "groups",
         "max_append_bytes",
@@ -146,9 +149,15 @@ class Context:
         self.timers = timers
         self.effects = effects
         self.groups: dict[str, Group] = {}
+        self.count_groups: Callable[[], int] = self.groups.__len__  # of all shards, where there are several
         self.answers: list[Answer] = []  # of the decision under way; see Runtime.decided
         self.now_ms = 0
         self.max_append_bytes = self.safe_commits = 0  # so many commits fit for sure; known when it is loaded
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be no further group."""
+        return self.count_groups() >= self.config.max_groups
 
     def apply(self, changes: Sequence[Change], offset: int) -> None:
         """The only writer of hard state: see replay.py."""

@@ -92,7 +92,12 @@ class Coordinator:
         }
 
     def _new_state(self, partition: int, timers: TimerQueue, previous: ShardGroups | None) -> ShardGroups:
-        return ShardGroups(partition, self.config, self._topics, self._new_uuid, timers, self.effects, previous)
+        made = ShardGroups(partition, self.config, self._topics, self._new_uuid, timers, self.effects, previous)
+        made.count_groups = self._count_groups
+        return made
+
+    def _count_groups(self) -> int:
+        return sum(len(shard.state.groups) for shard in self.runtime.shards.values())
 
     # ---- in
 

@@ -55,7 +55,7 @@ def commit(context: Context, request: Request) -> Decision | None:
         return None
     message = request.message
     group = context.groups.get(message.group_id)
-    error = _no_group_error(request) if group is None else group.commit_error(context, request)
+    error = _no_group_error(context, request) if group is None else group.commit_error(context, request)
     if error:
         if group is not None:
             context.refused(
@@ -94,9 +94,10 @@ def unavailable_commit(topics: Topics, request: Request, error: ErrorCode) -> Of
     return OffsetCommitResponse(topics=_merge(unknown, commit_error_topics(known, error)))
 
 
-def _no_group_error(request: Request) -> ErrorCode:
+def _no_group_error(context: Context, request: Request) -> ErrorCode:
     if request.message.generation_id_or_member_epoch < 0:
-        return NONE  # a simple group: an admin, or a consumer that assigns its partitions itself
+        # A simple group: an admin, or a consumer that assigns its partitions itself.
+        return ErrorCode.GROUP_MAX_SIZE_REACHED if context.is_full else NONE
     return ErrorCode.GROUP_ID_NOT_FOUND if request.version >= 9 else ErrorCode.ILLEGAL_GENERATION
 
 

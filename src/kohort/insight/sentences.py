@@ -95,7 +95,7 @@ def _refused_member(cause: Cause) -> str:
 
 
 def _full(cause: Cause) -> str:
-    return f"{cause.size} members, and group.max.size is {cause.limit}"
+    return f"{cause.size} members, and at most {cause.limit} are allowed"
 
 
 _WHY: dict[CauseKind, Callable[[Cause], str]] = {

@@ -6,7 +6,7 @@ import math
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.quotas import CLIENT_ID, CONNECTIONS, FETCH, IP, PRODUCE, REQUEST_TIME, USER, Entity
+from kohort.broker.quotas import CLIENT_ID, CONNECTIONS, FETCH, IP, MUTATIONS, PRODUCE, REQUEST_TIME, USER, Entity
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from kohort.broker.core import Core
 
 EXACT, DEFAULT, ANY = 0, 1, 2
-_KEYS = {USER: (PRODUCE, FETCH, REQUEST_TIME), CLIENT_ID: (PRODUCE, FETCH, REQUEST_TIME), IP: (CONNECTIONS,)}
+_OF_CLIENTS = (PRODUCE, FETCH, REQUEST_TIME, MUTATIONS)
+_KEYS = {USER: _OF_CLIENTS, CLIENT_ID: _OF_CLIENTS, IP: (CONNECTIONS,)}
 _WHOLE = (PRODUCE, FETCH, CONNECTIONS)
 
 

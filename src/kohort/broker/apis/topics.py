@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config_rows import topic_sources
+from kohort.broker.throttling import Mutations
 from kohort.broker.topics import MAX_PARTITIONS, Topic
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from kohort.broker.long_work import Steps
 
 _HIGH_WATERMARK = -1
+_CREATE_STRICT_SINCE, _DELETE_STRICT_SINCE, _GROW_STRICT_SINCE = 6, 5, 3
 
 
 def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.CreateTopicsResponse()
+    mutations = Mutations.of(core, call, _CREATE_STRICT_SINCE)
     names = Counter(asked.name for asked in request.topics)
     for name, count in names.items():
         if count > 1:
@@ -35,9 +38,10 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
         row = response.CreatableTopicResult(name=asked.name, error_message=None)
         response.topics.append(row)
         try:
-            yield from _create(core, asked, row, request.validate_only, call.version)
+            yield from _create(core, asked, row, request.validate_only, call.version, mutations)
         except KafkaError as error:
             _refuse(row, error)
+    response.throttle_time_ms = mutations.wait_ms
     return response
 
 
@@ -48,13 +52,15 @@ def _refuse(row: Any, error: KafkaError) -> None:
     row.configs = None
 
 
-def _create(core: Core, asked: Any, row: Any, validate_only: bool, version: int) -> Generator[None, None, None]:
+def _create(
+    core: Core, asked: Any, row: Any, validate_only: bool, version: int, mutations: Mutations
+) -> Generator[None, None, None]:
     core.topics.check_new(asked.name)
     partitions = _partition_count(core, asked)
     overrides = _overrides(asked)
-    if validate_only:
-        config = LogConfig.parse(overrides, core.topics.base_config)
-    else:
+    config = LogConfig.parse(overrides, core.topics.base_config)
+    mutations.count(asked.name, partitions)
+    if not validate_only:
         topic = yield from core.topics.creating(asked.name, partitions, overrides)
         row.topic_id = topic.topic_id
         config = topic.config
@@ -146,6 +152,7 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     else:
         asked = [(name, ZERO_UUID) for name in request.topic_names]
     deleted: list[Topic] = []
+    mutations = Mutations.of(core, call, _DELETE_STRICT_SINCE)
     counts = Counter(asked)
     for name, topic_id in counts:
         row = response.DeletableTopicResult(name=name, topic_id=topic_id)
@@ -154,6 +161,7 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
             if counts[name, topic_id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
             topic = _to_delete(core, name, topic_id, call.version)
+            mutations.count(topic.name, len(topic.partitions))
             yield from core.topics.deleting(topic)
         except KafkaError as error:
             row.error_code, row.error_message = error.code, error.message
@@ -164,6 +172,7 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
         core.changed(topic.partitions, now_ms)
     if deleted:
         core.topics_deleted({topic.name: topic.topic_id for topic in deleted}, now_ms)
+    response.throttle_time_ms = mutations.wait_ms
     return response
 
 
@@ -183,6 +192,7 @@ def _to_delete(core: Core, name: str | None, topic_id: bytes, version: int) -> T
 
 def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.CreatePartitionsResponse()
+    mutations = Mutations.of(core, call, _GROW_STRICT_SINCE)
     names = Counter(asked.name for asked in request.topics)
     for asked in {asked.name: asked for asked in request.topics}.values():
         row = response.CreatePartitionsTopicResult(name=asked.name)
@@ -191,6 +201,7 @@ def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Step
             if names[asked.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             topic = _to_grow(core, asked)
+            mutations.count(asked.name, asked.count - len(topic.partitions))
             if request.validate_only:
                 continue
             yield from core.topics.growing(topic, asked.count)
@@ -198,6 +209,7 @@ def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Step
             row.error_code, row.error_message = error.code, error.message
             continue
         core.topic_grew(topic.name, now_ms)
+    response.throttle_time_ms = mutations.wait_ms
     return response
 
 

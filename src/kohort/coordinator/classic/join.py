@@ -43,6 +43,8 @@ def join(context: Context, request: Request) -> Decision | None:
     if group is None:
         if message.member_id != UNKNOWN_MEMBER_ID:
             return refuse(context, None, request, states.JOIN[DEAD], message.member_id)
+        if context.is_full:
+            return refuse(context, None, request, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
         return _join_new_group(context, request)
     if not isinstance(group, ClassicGroup):
         if message.member_id != UNKNOWN_MEMBER_ID:
@@ -118,6 +120,10 @@ def _join_new(context: Context, group: ClassicGroup, request: Request) -> Decisi
         return _replace_static(context, group, request, protocols, member_id)
     if instance_id is not None or request.version < 4:
         return _add_member(context, group, request, protocols, member_id)
+    size, limit = len(group.pending_members), context.config.max_pending_members
+    if size >= limit:
+        full = ErrorCode.GROUP_MAX_SIZE_REACHED
+        return refuse(context, group, request, full, UNKNOWN_MEMBER_ID, size=size, limit=limit)
     _assign_member_id(context, group, request, member_id)
     return None
 

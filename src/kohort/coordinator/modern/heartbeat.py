@@ -96,6 +96,11 @@ def _heartbeat(context: Context, known_group: Group | None, request: Request) ->
     group = _find_group(context, known_group, joins)
     member_id = message.member_id or context.new_uuid()
     if group is None:
+        if known_group is None and context.is_full:
+            most = context.config.max_groups
+            raise Refused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED, f"The broker has {most} groups, and kohort.max.groups is that."
+            )
         migration.check_upgrade(context, known_group, member_id)
     known = _Known(None) if group is None else _find_member(context, group, request, member_id)
     check_state(known.member, owned_partitions(message.topic_partitions))
