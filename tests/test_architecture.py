@@ -45,6 +45,7 @@ MAY_IMPORT = {
         "schemes",
         "demo",
         "storage",
+        "records",
         "protocol",
     },
 }
