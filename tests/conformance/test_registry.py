@@ -13,7 +13,7 @@ from apicurio import Apicurio
 from kohort.registry import Registry, RegistryError, Schema, decoder, encoder
 from kohort.registry.client import Reference
 from kohort.spark import from_registry, to_registry
-from registry.test_registry import ORDER, VALUE
+from registry.test_registry import ORDER, PLACE, PROTO, VALUE
 from spark.query import unique
 
 
@@ -59,10 +59,16 @@ def test_what_a_registry_does_not_have_or_give(url: str) -> None:
         registry.schema(987654)
     with pytest.raises(RegistryError, match="HTTP 404"):
         registry.latest("no-such-subject")
-    message = 'syntax = "proto3"; message Order { int64 id = 1; }'
-    known = registry.register(unique("proto"), Schema(message, "PROTOBUF"))
-    with pytest.raises(RegistryError, match="does not give Protobuf schemas in serialized form"):
-        encoder(registry, known)
+
+
+def test_protobuf_is_compiled_here_where_the_registry_does_not(url: str) -> None:
+    registry, place = Registry(url), unique("place")
+    registry.register(place, Schema(PLACE, "PROTOBUF"))
+    reference = Reference("shop/place.proto", place, 1)
+    known = registry.register(unique("orders"), Schema(PROTO, "PROTOBUF", (reference,)))
+    assert registry.descriptor(known.id) is None
+    value = {"id": 7, "places": [{"city": "Ulm"}], "counts": {"x": 3}, "note": "a", "at": VALUE["at"]}
+    assert decoder(Registry(url))(encoder(registry, known)(value)) == value
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
             case ["schemas", "ids", number] if int(number) <= len(self.server.schemas):
                 body = dict(self.server.schemas[int(number) - 1])
                 if parse_qs(url.query).get("format") == ["serialized"]:
-                    body["schema"] = self.server.descriptors[int(number)]
+                    body["schema"] = self.server.descriptors.get(int(number), body["schema"])
                 self._answer(200, body)
             case ["subjects", subject, "versions", version] if subject in self.server.subjects:
                 versions = self.server.subjects[subject]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import datetime
+import importlib.util
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -123,6 +125,63 @@ def test_protobuf(server: FakeRegistry) -> None:
     assert decoder(registry)(inner) == {"name": "z"}
     with pytest.raises(RegistryError, match="no field nonsense"):
         encoder(registry, known)({"nonsense": 1})
+
+
+PROTO = """
+syntax = "proto3";
+package shop;
+import "shop/place.proto";
+import "google/protobuf/timestamp.proto";
+message Order {
+  int64 id = 1;
+  repeated Place places = 2;
+  map<string, int32> counts = 3;
+  optional string note = 4;
+  google.protobuf.Timestamp at = 5;
+  message Line { string name = 1; }
+}
+"""
+PLACE = 'syntax = "proto3"; package shop; message Place { string city = 1; }'
+
+
+def test_protobuf_of_a_registry_that_gives_text_is_compiled_here(server: FakeRegistry) -> None:
+    registry = Registry(server.url)
+    registry.register("place", Schema(PLACE, "PROTOBUF"))
+    reference = Reference("shop/place.proto", "place", 1)
+    known = registry.register("orders", Schema(PROTO, "PROTOBUF", (reference,)))
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    value = {"id": 2**40, "places": [{"city": "Ulm"}], "counts": {"x": 3}, "note": None, "at": at}
+    assert decoder(Registry(server.url))(encoder(registry, known)(value)) == value
+    line = wire.pack(known.id, wire.pack_indexes((0, 0)) + b"\x0a\x01z")
+    assert decoder(registry)(line) == {"name": "z"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        ('syntax = "proto3"; message A { int6 id = 1; }', "", 'schema-2.proto:1:32: "int6" is not defined'),
+        ('syntax = "proto3"; import "no/such.proto";', "", "no/such.proto: File not found"),
+        (PROTO, "../../outside.proto", "not the name of a .proto file"),
+        (PROTO, "/tmp/outside.proto", "not the name of a .proto file"),
+    ],
+)
+def test_protobuf_text_that_cannot_be_compiled_says_why(server: FakeRegistry, text: str, name: str, says: str) -> None:
+    registry = Registry(server.url)
+    registry.register("place", Schema(PLACE, "PROTOBUF"))
+    references = (Reference(name, "place", 1),) if name else ()
+    known = registry.register("orders", Schema(text, "PROTOBUF", references))
+    with pytest.raises(RegistryError, match=re.escape(says)):
+        encoder(registry, known)
+
+
+def test_protobuf_text_without_the_compiler_says_what_to_install(
+    server: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry(server.url)
+    known = registry.register("place", Schema(PLACE, "PROTOBUF"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RegistryError, match=r"gives Protobuf schemas as text only.*pip install 'kohort\[protobuf\]'"):
+        encoder(registry, known)
 
 
 def test_a_registry_that_refuses_or_is_not_there_says_so(server: FakeRegistry) -> None:

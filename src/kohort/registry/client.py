@@ -51,7 +51,7 @@ class Registry:
         self._lock = threading.Lock()
         self._by_id: dict[int, Schema] = {}
         self._versions: dict[tuple[str, int], Schema] = {}
-        self._descriptors: dict[int, bytes] = {}
+        self._descriptors: dict[int, bytes | None] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Registry) and self.__reduce__() == other.__reduce__()
@@ -93,17 +93,15 @@ class Registry:
         found = self._ask(f"/subjects/{_quoted(subject)}/versions", body)
         return Schema(schema.text, schema.kind, schema.references, int(found["id"]))
 
-    def descriptor(self, schema_id: int) -> bytes:
-        """Protobuf: the schema's FileDescriptorProto, which the registry has compiled."""
+    def descriptor(self, schema_id: int) -> bytes | None:
+        """Protobuf: the schema's FileDescriptorProto, which the registry has compiled; None where it gives text."""
         with self._lock:
             if schema_id not in self._descriptors:
                 found = self._get(f"/schemas/ids/{schema_id}?format=serialized")
                 try:
                     self._descriptors[schema_id] = base64.b64decode(found["schema"], validate=True)
                 except ValueError:
-                    raise RegistryError(
-                        f"schema {schema_id}: the registry does not give Protobuf schemas in serialized form"
-                    ) from None
+                    self._descriptors[schema_id] = None
             return self._descriptors[schema_id]
 
     # -- HTTP ----------------------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Protobuf messages by descriptors that the registry has compiled: no classes are generated, no compiler is needed."""
+"""Protobuf messages by descriptors, which the registry has compiled, or else compiler.py. No classes are generated."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from kohort.registry import wire
+from kohort.registry.compiler import compile_text
 from kohort.registry.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ class Messages:
         try:
             found = list(self._file.message_types_by_name.values())[indexes[0]]
             for index in indexes[1:]:
-                found = found.nested_types[index]
+                # The entries of maps are messages only to the compiler; Java's serializer does not count them.
+                found = [one for one in found.nested_types if not one.GetOptions().map_entry][index]
         except IndexError:
             raise RegistryError(f"the schema has no message {list(indexes)}") from None
         return found
@@ -56,18 +58,30 @@ def _file(registry: Registry, schema: Schema) -> FileDescriptor:
     pool = descriptor_pool.DescriptorPool()
     from google.protobuf import any_pb2, duration_pb2, timestamp_pb2, wrappers_pb2
 
-    for known in (any_pb2, duration_pb2, timestamp_pb2, wrappers_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
-
-    def add(one: Schema, name: str) -> str:
-        for reference in one.references:
-            add(registry.version(reference.subject, reference.version), reference.name)
-        file = descriptor_pb2.FileDescriptorProto.FromString(registry.descriptor(one.id))
-        file.name = name
+    known = {one.DESCRIPTOR.name: one for one in (any_pb2, duration_pb2, timestamp_pb2, wrappers_pb2)}
+    for one in known.values():
+        pool.AddSerializedFile(one.DESCRIPTOR.serialized_pb)
+    name = f"schema-{schema.id}.proto"
+    schemas = _with_references(registry, schema, name)
+    compiled = {each: registry.descriptor(one.id) for each, one in schemas.items()}
+    if None in compiled.values():
+        for file in compile_text({each: one.text for each, one in schemas.items()}, name):
+            if file.name not in known:
+                pool.Add(file)
+        return pool.FindFileByName(name)
+    for each, data in compiled.items():
+        file = descriptor_pb2.FileDescriptorProto.FromString(data or b"")
+        file.name = each
         pool.Add(file)
-        return name
+    return pool.FindFileByName(name)
 
-    return pool.FindFileByName(add(schema, f"schema-{schema.id}.proto"))
+
+def _with_references(registry: Registry, schema: Schema, name: str) -> dict[str, Schema]:
+    """What a schema imports, by the names it uses, each before those that import it; then the schema itself."""
+    found: dict[str, Schema] = {}
+    for reference in schema.references:
+        found |= _with_references(registry, registry.version(reference.subject, reference.version), reference.name)
+    return {**found, name: schema}
 
 
 def _value(message: Any) -> dict[str, Any]:
