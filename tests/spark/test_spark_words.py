@@ -73,6 +73,22 @@ def test_tls_against_a_plain_port_is_in_the_progress_and_then_the_querys_error(
     assert why in json.loads(progress["sources"][0]["latestOffset"])["waiting"]
 
 
+def test_a_trigger_that_fires_once_reads_all_or_fails(spark: Any, servers: str, tmp_path: Path) -> None:
+    """It has no second batch in which to read what it had to wait for in the first."""
+    topic, once = unique("orders"), {"once": True}
+    create(servers, topic)
+    produce(servers, topic, numbers(0, 40))
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3"}
+    good = start(spark, servers, tmp_path / "good", once, group_id=unique(), **options)
+    bad = start(
+        spark, servers, tmp_path / "bad", once, group_id=unique(), subscribe=topic,
+        kafka_security_protocol="SSL", kafka_default_api_timeout_ms="3500",
+    )  # fmt: skip
+    patiently(lambda: not good.isActive and not bad.isActive, "both have ended")
+    assert good.exception() is None and sum(one["numInputRows"] for one in good.recentProgress) == 40
+    assert "security.protocol=SSL: is that what this port speaks?" in str(bad.exception())
+
+
 def test_available_now_on_a_topic_that_does_not_exist_fails(spark: Any, servers: str, tmp_path: Path) -> None:
     query = start(spark, servers, tmp_path, {"availableNow": True}, group_id=unique(), subscribe="no-such-topic")
     patiently(lambda: not query.isActive, "the query has ended")

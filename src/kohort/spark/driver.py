@@ -71,6 +71,7 @@ class QueryDriver:
         self._in_contact = False
         """Whether a broker has answered since this run began."""
         self._initial: StreamOffset | None = None
+        self._once = False
 
     def start(self) -> None:
         self._membership.start()
@@ -127,7 +128,11 @@ class QueryDriver:
             log.warning("%s matches no topic: there is nothing to read", self._options.subscription)
         self._targets = self._log_ends(partitions, patient)
 
-    def latest_offset(self, start_json: dict[str, Any], limit: int | None) -> dict[str, Any]:
+    def latest_offset(self, start_json: dict[str, Any], limit: int | None, *, once: bool = False) -> dict[str, Any]:
+        """`once`: there is no other batch, so none without rows may tell what is waited for."""
+        self._once = once
+        if once and self._targets is None:
+            self.stop_at_present_end()
         start = StreamOffset.from_json(start_json)
         self._query = start.query
         self._membership.check()
@@ -171,7 +176,7 @@ class QueryDriver:
                 unsettled = f"no batch can be planned now, trying again: {error}"
             self._check_time(unsettled)
             usual = FIRST_ASSIGNMENT_SECONDS if self._in_contact and not self.holdings.assignments else 0
-            if self._waiting.says(unsettled or "the group has assigned partitions anew", usual):
+            if self._waiting.says(unsettled or "the group has assigned partitions anew", usual) and not self._once:
                 return None
             time.sleep(PAUSE_SECONDS)
 

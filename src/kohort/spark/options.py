@@ -66,6 +66,7 @@ NOT_HERE: dict[str, str] = {
     "prefetch.max.bytes": "a task fetches one step ahead, use kafka.max.partition.fetch.bytes",
     "key.deserializer": "keys and values are binary columns, cast them in Spark",
     "value.deserializer": "keys and values are binary columns, cast them in Spark",
+    "interceptor.classes": "there are no Java classes here, change rows in Spark",
     "sasl.kerberos.service.name": "Kerberos is not spoken here: use SCRAM, PLAIN, OAUTHBEARER or TLS certificates",
     "sasl.oauthbearer.token": "use kafka.sasl.oauthbearer.token.provider=package.module:function",
     "ssl.context": "a context cannot travel to the executors, use kafka.ssl.cafile and its like",
@@ -74,6 +75,13 @@ NOT_HERE: dict[str, str] = {
     "fetchoffset.numretries": "use kafka.default.api.timeout.ms, the time within which calls are repeated",
     "fetchoffset.retryintervalms": "use kafka.retry.backoff.ms",
     "path": "this source has no path, name topics with subscribe",
+}
+NOT_IN_THE_SINK: dict[str, str] = {
+    "key.serializer": "keys and values are written as they are, cast them in Spark",
+    "value.serializer": "keys and values are written as they are, cast them in Spark",
+    "interceptor.classes": "there are no Java classes here, change rows in Spark",
+    "partitioner.class": "use a column partition, or kafka.partitioner of librdkafka",
+    "sasl.kerberos.service.name": NOT_HERE["sasl.kerberos.service.name"],
 }
 GROUP_ONLY = ("group.id", "group.instance.id", "group.protocol", "group.remote.assignor",
               "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms",
@@ -404,6 +412,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
                 else "; Kafka's settings begin with kafka."
             )
             raise OptionError(f"unknown option {given} of the sink{hint}")
+    if foreign := sorted(producer.keys() & NOT_IN_THE_SINK):
+        raise OptionError(f"kafka.{foreign[0]} is not an option of this sink: {NOT_IN_THE_SINK[foreign[0]]}")
     if not producer.get("bootstrap.servers"):
         raise OptionError("kafka.bootstrap.servers is missing: host:port of one or more brokers")
     if "transactional.id" in producer:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from kohort.spark.driver import QueryDriver
 
 
+NO_LIMIT = 2**63 - 1
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -53,8 +56,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- what Spark calls ----------------------------------------------------------------------------------------------
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """Never ReadAllAvailable: with that in its place, Spark tells that this is a Trigger.Once."""
+        return ReadMaxRows(self._options.max_offsets_per_trigger or NO_LIMIT)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._started().stop_at_present_end()
@@ -63,7 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._started().initial_offset()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return self._started().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else NO_LIMIT
+        return self._started().latest_offset(start, most, once=isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return None if self._driver is None else self._driver.report()
