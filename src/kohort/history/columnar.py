@@ -98,10 +98,10 @@ def decode(keys: pa.Array, values: pa.Array) -> Commits:
     group_id = key.texts(where["group_start"], where["group_end"], fits)
     topic = key.texts(where["topic_start"], where["topic_end"], fits)
     metadata = value.texts(read["metadata_start"], read["metadata_end"], fits & live)
-    fits &= _readable(group_id, topic, metadata)
+    texts, fits = _texts([group_id, topic, metadata], fits)
     return Commits(
-        where["key_type"], _text(group_id, fits), _text(topic, fits), where["partition"],
-        read["offset"], read["leader_epoch"], _text(metadata, fits), read["commit_ms"], read["expire_ms"], ~live, ~fits,
+        where["key_type"], texts[0], texts[1], where["partition"],
+        read["offset"], read["leader_epoch"], texts[2], read["commit_ms"], read["expire_ms"], ~live, ~fits,
     )  # fmt: skip
 
 
@@ -175,8 +175,17 @@ def _values(value: _Column) -> tuple[dict[str, Ints], Flags]:
     return found, fits
 
 
-def _readable(*columns: pa.Array) -> Flags:
-    """All rows where all texts are UTF-8, as nearly always; else those without any but ASCII characters."""
+def _texts(columns: list[pa.Array], fits: Flags) -> tuple[list[pa.Array], Flags]:
+    """As text, and which rows fit: all where all is UTF-8, as nearly always; else those of nothing but ASCII."""
+    try:
+        return [column.cast(pa.string()) for column in columns], fits
+    except pa.ArrowInvalid:
+        good = fits & _plain(columns)
+        return [_text(column, good) for column in columns], good
+
+
+def _plain(columns: list[pa.Array]) -> Flags:
+    """Rows that are not of a column with bytes that no text has, or have none but ASCII characters in it."""
     good = np.ones(len(columns[0]), np.bool_)
     for column in columns:
         try:

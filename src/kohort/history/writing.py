@@ -29,7 +29,6 @@ from kohort.spark.fetch import ReadTask
 COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 ROWS_TO_WRITE = 250_000
 MOST_BUFFERED = 1_500_000
-MOST_TURNS = 8
 DAY_MS = 86_400_000
 LAST_MS = 253_402_300_799_999  # of the year 9999, the last that Spark shows
 
@@ -167,13 +166,14 @@ class Writer:
 
 def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     days = _microseconds(rows.column("time")) // (DAY_MS * 1000)
-    ends = [*(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
-    if len(ends) <= MOST_TURNS:  # in the order of time, or nearly: cut, not sorted
-        for start, end in pairwise([0, *ends]):
-            yield int(days[start]), rows.slice(start, end - start)
-        return
-    for day in np.unique(days):
-        yield int(day), rows.filter(pa.array(days == day))
+    turns = np.diff(days)
+    if (turns < 0).any():  # in the order of time they are cut, not sorted
+        order = np.argsort(days, kind="stable")
+        days, rows = days[order], rows.take(pa.array(order))
+        turns = np.diff(days)
+    bounds = [0, *(np.flatnonzero(turns) + 1).tolist(), len(days)]
+    for start, end in pairwise(bounds):
+        yield int(days[start]), rows.slice(start, end - start)
 
 
 def _written_us(batch: pa.RecordBatch) -> Any:
