@@ -24,6 +24,7 @@ SECTIONS = (
     "coordinator",
     "consumer_groups",
     "transactions",
+    "cluster",
     "assignors",
     "consume",
     "decode",

@@ -128,3 +128,17 @@ def test_nothing_is_left_aside_in_a_directory(tmp_path):
 def test_a_place_that_cannot_be_used_is_refused_with_a_sentence(url, reason):
     with pytest.raises(EngineError, match=reason):
         open_engine(url)
+
+
+def test_what_the_environment_says_of_a_bucket_counts(moto, bucket, monkeypatch):
+    """As for brokers that are processes: nothing else tells them where the bucket is, and that it needs no https."""
+    monkeypatch.setenv("AWS_ENDPOINT", moto)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    engine = open_engine(bucket.name)
+    with pytest.raises(EngineError, match="set AWS_ALLOW_HTTP=true"):
+        engine.create("a/b", b"")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    open_engine(bucket.name).create("a/b", b"there")
+    assert bucket.get("a/b") == b"there"

@@ -5,6 +5,7 @@ Credentials are found as the store's own libraries find them: environment, profi
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,7 @@ from kohort.cluster.store_advice import advice
 
 TIMEOUT_S = 5
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+_VENDORS = {"s3": "AWS", "gs": "GOOGLE"}
 
 
 class ObjectEngine(Engine):
@@ -32,7 +34,12 @@ class ObjectEngine(Engine):
         self._missing = (errors.NotFoundError, FileNotFoundError)
         self._error = (errors.BaseError, OSError)
         # Own time-outs: a broker that waits for a store for minutes is of no use to its clients.
-        client = {"timeout": f"{TIMEOUT_S}s", "connect_timeout": "2s", **options.pop("client_options", {})}
+        client = {
+            "timeout": f"{TIMEOUT_S}s",
+            "connect_timeout": "2s",
+            **_allowed(url),
+            **options.pop("client_options", {}),
+        }
         retry = {"max_retries": 1, "retry_timeout": timedelta(seconds=TIMEOUT_S)}
         try:
             self._store = stores.from_url(url, client_options=client, retry_config=retry, **options)
@@ -80,6 +87,12 @@ class ObjectEngine(Engine):
 
     def _failed(self, verb: str, name: str, error: BaseException) -> EngineError:
         return EngineError(f"cannot {verb} {name} in {self.name}: {_first_line(error)}{_advice(self.name, error)}")
+
+
+def _allowed(url: str) -> dict[str, bool]:
+    """What the environment allows is forgotten by the library where options are given."""
+    vendor = _VENDORS.get(url.partition("://")[0], "AZURE")
+    return {"allow_http": True} if os.environ.get(f"{vendor}_ALLOW_HTTP", "").lower() in ("true", "1") else {}
 
 
 def _advice(url: str, error: BaseException) -> str:

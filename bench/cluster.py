@@ -1,0 +1,230 @@
+"""Section `cluster`: several brokers over one store, beside one broker with files and an Apache Kafka of three nodes.
+
+Latency: one request at a time. CPU: of all brokers together, under the load of many connections. Kafka writes with
+acks=all to three nodes, of which two must have it; kohort's answer means that the store has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from broker import PRODUCE_VERSION, check_produced
+from cluster_targets import Cluster, create_topic, directory, kafka_cluster, kohort_cluster, produce_request, s3
+from cluster_week import measure_week
+from coordinator import check_commit, check_heartbeat
+from failover import CONFIG, TOPIC, measure_failover, until_committed
+from group_load import COMMIT_VERSION, HEARTBEAT_VERSION, Member, find_coordinator, join_alone
+from kafka_socket import KafkaSocket
+from kohort.protocol.messages import FindCoordinatorRequest
+from loadgen import Lane, Load, pump
+from process import cpu_seconds
+from tables import Table
+from targets import Target, running
+
+CONNECTIONS, DEPTH = 16, 16
+SLOW_MS = 30
+DAY_S = 24 * 3600
+Opened = Callable[[], contextlib.AbstractContextManager[Cluster]]
+
+
+def run(options: argparse.Namespace) -> Iterator[Table]:
+    if "kohort" in options.sides:
+        failover = Table("Fail-over, and what the store has")
+        measure_failover(failover, rounds=3 if options.quick else 50)
+        measure_move(failover, records=50_000 if options.quick else 1_000_000)
+        measure_week(failover, 3_600 if options.quick else DAY_S)
+        yield failover
+        yield measure_two(options)
+    yield measure_latency(options)
+
+
+# ---- latency and CPU
+
+
+def measure_latency(options: argparse.Namespace) -> Table:
+    table = Table("Commits and produces, one at a time, by where they are stored (Kafka: three nodes, acks=all)")
+    places: dict[str, Opened] = {
+        "files": _alone,
+        "directory": lambda: _on(directory()),
+        "S3": lambda: _on(s3(0)),
+        f"S3 + {SLOW_MS} ms": lambda: _on(s3(SLOW_MS)),
+    }
+    if "kohort" in options.sides:
+        for place, opened in places.items():
+            with opened() as cluster:
+                _measure(table, cluster, [place], options)
+    if "kafka" in options.sides:
+        with kafka_cluster() as cluster:
+            _measure(table, cluster, list(places), options)
+    table.notes.append(
+        "files: one broker. Others: three brokers, CPU of all of them. S3 is moto on this machine, whose"
+    )
+    table.notes.append("CPU is not counted but takes a core from the rest. Kafka is the same in every row.")
+    return table
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[Cluster]:
+    with running("kohort", {"group.initial.rebalance.delay.ms": 0}) as target:
+        yield Cluster("kohort", {1: target})
+
+
+@contextlib.contextmanager
+def _on(store: contextlib.AbstractContextManager[str]) -> Iterator[Cluster]:
+    with store as url, kohort_cluster(url, 3) as cluster:
+        yield cluster
+
+
+def _measure(table: Table, cluster: Cluster, places: list[str], options: argparse.Namespace) -> None:
+    with KafkaSocket(cluster.any) as connection:
+        find_coordinator(connection, "latency")
+    coordinator = _coordinator(cluster)
+    groups = _groups_of(cluster, coordinator, CONNECTIONS)
+    create_topic(cluster, TOPIC)
+    commit = Member(None, groups[0]).commit(TOPIC, 1)  # type: ignore[arg-type]
+    leader = cluster.leader(TOPIC, 0)
+    record = produce_request(TOPIC)
+    latencies = (
+        ("commit", coordinator, commit, COMMIT_VERSION, check_commit, "at most 3 ms, and below Kafka's"),
+        ("produce of 1 KB", leader, record, PRODUCE_VERSION, check_produced, ""),
+    )
+    for name, target, request, version, check, goal in latencies:
+        times = sorted(_times(target, request, version, check, options))
+        for place in places:
+            for what, at in (("p50", 0.5), ("p99", 0.99)):
+                value = 1000 * times[int(at * (len(times) - 1))]
+                wanted = goal if (what, place) == ("p50", "directory") else ""
+                table.put(cluster.side, f"{name}, {place}, {what}", value, "ms", goal=wanted)
+    lanes = [
+        Lane(
+            KafkaSocket(coordinator.bootstrap_servers),
+            Member(None, group).commit(TOPIC, 1),
+            COMMIT_VERSION,
+            check_commit,
+        )  # type: ignore[arg-type]
+        for group in groups
+    ]
+    load, cpu = _pump(cluster, lanes, options)
+    for place in places:
+        goal = "1.5x of files" if place == "directory" else ""
+        name = f"commit under load, {place}"
+        table.put(cluster.side, name, 1e6 * sum(cpu) / max(load.requests, 1), "CPU us of all brokers", goal=goal)
+
+
+def _times(target: Target, request: Any, version: int, check: Any, options: argparse.Namespace) -> list[float]:
+    found: list[float] = []
+    with KafkaSocket(target.bootstrap_servers) as connection:
+        warm_at = time.perf_counter() + options.warmup
+        end_at = warm_at + options.seconds
+        while (began := time.perf_counter()) < end_at:
+            check(connection.call(request, version))
+            if began > warm_at:
+                found.append(time.perf_counter() - began)
+    return found
+
+
+def _pump(cluster: Cluster, lanes: list[Lane], options: argparse.Namespace) -> tuple[Load, list[float]]:
+    """The load, and the CPU seconds of each broker for what was counted of it."""
+    pids = [target.pid for target in cluster.targets.values()]
+    pump(lanes, depth=DEPTH, warmup=options.warmup, seconds=0.01, pid=pids[0])
+    before = [cpu_seconds(pid) for pid in pids]
+    load = pump(lanes, depth=DEPTH, warmup=0, seconds=options.seconds, pid=pids[0])
+    after = [cpu_seconds(pid) for pid in pids]
+    for lane in lanes:
+        lane.connection.close()
+    return load, [now - then for now, then in zip(after, before, strict=True)]
+
+
+def _coordinator(cluster: Cluster) -> Target:
+    return cluster.found("latency")
+
+
+def _groups_of(cluster: Cluster, target: Target, count: int) -> list[str]:
+    """Names of groups that this broker coordinates."""
+    found: list[str] = []
+    number = 0
+    with KafkaSocket(cluster.any) as connection:
+        while len(found) < count:
+            name = f"group-{number}"
+            number += 1
+            answer = connection.call(FindCoordinatorRequest(key=name), 1)
+            if answer.error_code == 0 and cluster.targets.get(answer.node_id) is target:
+                found.append(name)
+    return found
+
+
+# ---- two brokers carry more than one
+
+
+def measure_two(options: argparse.Namespace) -> Table:
+    table = Table("What brokers carry, on one directory (requests per CPU second of the busiest broker)")
+    carried: dict[tuple[str, int], float] = {}
+    for size in (1, 2):
+        with directory() as store, kohort_cluster(store, size, CONFIG) as cluster:
+            with KafkaSocket(cluster.any) as connection:
+                find_coordinator(connection, "first")
+            create_topic(cluster, TOPIC)
+            members = _members(cluster, 2 * CONNECTIONS)
+            for name, lanes in (
+                (
+                    "heartbeats",
+                    [Lane(m.connection, m.heartbeat(), HEARTBEAT_VERSION, check_heartbeat) for m in members],
+                ),
+                ("commits", [Lane(_again(m), m.commit(TOPIC, 1), COMMIT_VERSION, check_commit) for m in members]),
+            ):
+                load, cpu = _pump(cluster, lanes, options)
+                carried[name, size] = load.requests / max(max(cpu), 0.01)
+                plural = "s" if size > 1 else ""
+                table.put(
+                    "kohort", f"{name}, {size} broker{plural}", carried[name, size], "a second", lower_is_better=False
+                )
+    for name in ("heartbeats", "commits"):
+        ratio = carried[name, 2] / carried[name, 1]
+        table.put("kohort", f"{name}, two over one", ratio, "ratio", lower_is_better=False, goal="1.7 or more")
+    table.notes.append("two cores carry two brokers and what loads them: so it is counted by CPU, not by the clock")
+    return table
+
+
+def _members(cluster: Cluster, count: int) -> list[Member]:
+    """Groups of one member, as many at each broker."""
+    found: list[Member] = []
+    for target in cluster.targets.values():
+        for group in _groups_of(cluster, target, count // len(cluster.targets)):
+            found.append(Member(KafkaSocket(target.bootstrap_servers), group))
+    join_alone(found)
+    return found
+
+
+def _again(member: Member) -> KafkaSocket:
+    """Another connection to the broker that the member's was to."""
+    host, port = member.connection.socket.getpeername()[:2]
+    return KafkaSocket(f"{host}:{port}")
+
+
+# ---- a large partition moves
+
+
+def measure_move(table: Table, records: int) -> None:
+    config = {**CONFIG, "offsets.topic.num.partitions": 1, "log.cleaner.enable": "false"}
+    groups, partitions = 200, 50
+    with directory() as store, kohort_cluster(store, 2, config) as cluster:
+        coordinator = cluster.found("loaded-0")
+        create_topic(cluster, TOPIC, partitions)
+        members = [Member(KafkaSocket(coordinator.bootstrap_servers), f"loaded-{i}") for i in range(groups)]
+        for _ in range(records // (groups * partitions)):
+            for member in members:
+                member.connection.send(member.commit(TOPIC, partitions), COMMIT_VERSION)
+            for member in members:
+                check_commit(member.connection.receive())
+        for member in members:
+            member.connection.close()
+        others = {node: target for node, target in cluster.targets.items() if target is not coordinator}
+        began = time.perf_counter()
+        coordinator.stop()
+        took_s = until_committed(Cluster("kohort", others), "loaded-0", members[0].commit(TOPIC, 1)) - began
+        name = f"a partition of {records:,} commits is served elsewhere, after a clean stop"
+        table.put("kohort", name, 1000 * took_s, "ms", goal="at most 3,000")
