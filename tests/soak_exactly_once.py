@@ -222,7 +222,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=120, help="at most")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kafka", action="store_true", help="on a real Apache Kafka")
-    parser.add_argument("--group", action="store_true", help="the query reads as a member of a consumer group")
+    parser.add_argument(
+        "--group", action="store_true", help="the query reads as a member of a group, sourceOffsets=in-transaction"
+    )
     parser.add_argument("--keep", metavar="DIR", help="keep checkpoint and logs there")
     options = parser.parse_args()
     logging.getLogger("kohort").setLevel(logging.CRITICAL)

@@ -45,6 +45,8 @@ def main() -> int:
         sink = frame.writeStream.format("kohort_doomed").option("doom", json.loads(line)["doom"])
         sink = sink.option("kafka.bootstrap.servers", options.servers).option("topic", options.sink)
         sink = sink.option("delivery", "exactly-once").option("checkpointLocation", options.checkpoint)
+        if options.group:
+            sink = sink.option("sourceOffsets", "in-transaction")
         query = sink.trigger(availableNow=True).start()
         try:
             query.awaitTermination()

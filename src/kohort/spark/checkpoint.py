@@ -15,14 +15,19 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _OFFSETS, _COMMITS, _DELIVERY = "offsets", "commits", "kohort-delivery"
+_NOTICES = "kohort-sources"
 
 
 def last_finished(location: str, query: str) -> StreamOffset | None:
     """Where the last finished batch ended in the source that is `query`; None where no batch has finished yet."""
     files, root = _place(location)
     number = _last_number(files, f"{root}/{_COMMITS}")
-    if number is None:
-        return None
+    return None if number is None else batch_end(location, number, query)
+
+
+def batch_end(location: str, number: int, query: str) -> StreamOffset | None:
+    """Where a batch ends in the source that is `query`; None where it is no source of that batch."""
+    files, root = _place(location)
     with files.open_input_stream(f"{root}/{_OFFSETS}/{number}") as stream:
         lines = stream.read().decode().splitlines()
     return next((end for line in lines if (end := _of(line, query)) is not None), None)
@@ -54,6 +59,31 @@ def _of(line: str, query: str) -> StreamOffset | None:
         if isinstance(value, dict) and value.get("query") == query:
             return StreamOffset.from_json(value)
     return None
+
+
+# -- what sources tell the sink ---------------------------------------------------------------------------------------
+
+
+def put_notice(location: str, query: str, text: str) -> None:
+    """Whole, or not at all."""
+    files, root = _place(location)
+    files.create_dir(f"{root}/{_NOTICES}", recursive=True)
+    with files.open_output_stream(f"{root}/{_NOTICES}/.{query}") as stream:
+        stream.write(text.encode())
+    files.move(f"{root}/{_NOTICES}/.{query}", f"{root}/{_NOTICES}/{query}")
+
+
+def notices(location: str) -> list[str]:
+    from pyarrow import fs
+
+    files, root = _place(location)
+    entries = files.get_file_info(fs.FileSelector(f"{root}/{_NOTICES}", allow_not_found=True))
+    found = []
+    for entry in entries:
+        if not entry.base_name.startswith("."):
+            with files.open_input_stream(entry.path) as stream:
+                found.append(stream.read().decode())
+    return found
 
 
 # -- the sink's delivery ---------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from kohort.spark.fetch import GONE_PATIENCE_MS, cluster_for
 from kohort.spark.holdings import Holdings
 from kohort.spark.limits import Holdback, take
 from kohort.spark.membership import Membership
+from kohort.spark.notices import Board
 from kohort.spark.offsets import EARLIEST, LATEST, Piece, Ranges, StreamOffset, TopicNote, nested
 from kohort.spark.options import ReadOptions
 from kohort.spark.record_sizes import RecordSizes
@@ -55,6 +56,7 @@ class QueryDriver:
         self.holdings = Holdings()
         self._membership = Membership(options, self.holdings)
         self._membership.metadata_of = self._metadata_of
+        self._board = self._membership.board = Board(options.checkpoint_location)
         self._query = uuid.uuid4().hex[:16]
         self._topics: dict[str, TopicNote] | None = None
         self._in_flight: StreamOffset | None = None
@@ -215,6 +217,7 @@ class QueryDriver:
     def tasks(self, end_json: Mapping[str, Any]) -> list[tuple[Piece, ...]]:
         """The tasks of a batch, from its end alone: the same for a batch of an earlier run."""
         end = self._in_flight = StreamOffset.from_json(end_json)
+        self._board.of_query(end.query)
         self.holdings.replay(end.ranges)
         return planning.tasks(end.ranges, self._options)
 

@@ -26,6 +26,7 @@ from kohort.client.group_member import GroupMember
 from kohort.client.types import OffsetAndMetadata, TopicPartition, partition_list
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.spark.holdings import Holdings
+from kohort.spark.notices import Board
 from kohort.spark.options import ReadOptions
 
 log = logging.getLogger("kohort.spark")
@@ -70,6 +71,8 @@ class Membership:
         self._parent = os.getppid()
         self.metadata_of: Callable[[TopicPartition], str] = lambda partition: ""
         """The metadata of a partition's commits."""
+        self.board = Board(None)
+        """For the sink of the same query."""
 
     # -- the member's thread -------------------------------------------------------------------------------------------
 
@@ -98,6 +101,7 @@ class Membership:
 
     def _mind(self, now: int) -> None:
         """What is due now."""
+        self.board.place(self._member.group_metadata(), self._holdings.owned())
         if os.getppid() != self._parent and self._stopping is None:
             self._leave("Spark is gone")
         if self._failure is None and self._stopping is None:

@@ -53,6 +53,7 @@ WRITE_OPTIONS: dict[str, str] = {
     "topic": "The topic to write to; wins over a column named topic.",
     "includeHeaders": "true: the column headers must exist; false: it is left out; unset: it is taken where it exists.",
     "delivery": "at-least-once (default), or exactly-once: in transactions, for streams.",
+    "sourceOffsets": "in-transaction: exactly-once only, offsets of the query's kohort sources count with the batch.",
     "decisionsTopic": "Where drivers of exactly-once queries write which batches count; made where it is missing.",
 }
 DECISIONS_TOPIC = "_kohort_spark_decisions"
@@ -157,6 +158,7 @@ class WriteOptions:
     include_headers: bool | None
     exactly_once: bool = False
     decisions_topic: str = DECISIONS_TOPIC
+    source_offsets: bool = False
     checkpoint: str | None = None
 
 
@@ -435,6 +437,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         include_headers=headers,
         exactly_once=exactly_once,
         decisions_topic=own.get("decisionsTopic", DECISIONS_TOPIC),
+        source_offsets=_source_offsets(own, exactly_once, checkpoint),
         checkpoint=checkpoint,
     )
 
@@ -449,6 +452,19 @@ def _delivery(own: Mapping[str, str]) -> bool:
         if not own["decisionsTopic"].strip():
             raise OptionError("decisionsTopic is empty")
     return text == "exactly-once"
+
+
+def _source_offsets(own: Mapping[str, str], exactly_once: bool, checkpoint: str | None) -> bool:
+    if "sourceOffsets" not in own:
+        return False
+    if own["sourceOffsets"].strip().lower() != "in-transaction":
+        raise OptionError(f"sourceOffsets={own['sourceOffsets']!r}: must be in-transaction, or left out")
+    if not exactly_once or checkpoint is None:
+        raise OptionError(
+            "sourceOffsets=in-transaction needs delivery=exactly-once and checkpointLocation, the same in the sink's "
+            "options and in those of readStream"
+        )
+    return True
 
 
 def _transactional(producer: Mapping[str, str]) -> dict[str, str]:

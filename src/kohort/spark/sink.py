@@ -311,5 +311,6 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
     def _run(self, kind: type[BatchCommit | BatchAbort], prepared: list[Prepared], batch_id: int) -> None:
         options, shares = self._options, tuple(one.share for one in prepared)
-        words = run(kind(batch_id, shares), prepared[0].query, options.producer, options.decisions_topic)
+        sources = options.checkpoint if options.source_offsets else None
+        words = run(kind(batch_id, shares), prepared[0].query, options.producer, options.decisions_topic, sources)
         log.info(words)

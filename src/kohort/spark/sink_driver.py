@@ -13,12 +13,13 @@ from typing import Any
 from kohort.client.admin_async import AsyncAdmin
 from kohort.client.admin_types import NewTopic, TransactionDescription
 from kohort.client.config import SETTINGS
-from kohort.client.errors import ProducerFencedError
+from kohort.client.errors import ProducerFencedError, TransactionAbortableError
 from kohort.client.metadata import leader_nodes
 from kohort.client.producer_async import AsyncProducer
 from kohort.client.types import OpenTransaction, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import FetchRequest
+from kohort.spark import notices
 from kohort.spark import sink_commit as sc
 from kohort.spark import sink_decisions as decisions
 from kohort.spark.sink_commit import Decision, Fate, Looked, Refusal
@@ -29,6 +30,7 @@ _LAST_FETCH_WITH_NAMES = 12
 _FETCH_BYTES = 8 * 1024 * 1024
 _FIRST_WINDOW = 256
 _DECISION_TIMEOUT_MS = 60_000
+_JOIN_LIMIT_S, _LOOK_EVERY_S = 60.0, 0.1
 _MOST_DECISION_BYTES = 16 * 1024 * 1024
 _FENCED = (
     "another driver of this query has begun, with the same checkpoint, and has fenced this one: two runs of a query "
@@ -36,13 +38,19 @@ _FENCED = (
 )
 
 
-def run(machine: sc.BatchCommit | sc.BatchAbort, query: str, settings: Mapping[str, Any], topic: str) -> str:
-    """The machine's effects, until it is done; the words it ends with."""
-    return asyncio.run(_run(machine, query, settings, topic))
+def run(
+    machine: sc.BatchCommit | sc.BatchAbort,
+    query: str,
+    settings: Mapping[str, Any],
+    topic: str,
+    sources: str | None = None,
+) -> str:
+    """The machine's effects, until it is done; the words it ends with. `sources`: the checkpoint of those whose offsets
+    are committed with the decision."""
+    return asyncio.run(_run(machine, SinkDriver(query, settings, topic, sources)))
 
 
-async def _run(machine: sc.BatchCommit | sc.BatchAbort, query: str, settings: Mapping[str, Any], topic: str) -> str:
-    driver = SinkDriver(query, settings, topic)
+async def _run(machine: sc.BatchCommit | sc.BatchAbort, driver: SinkDriver) -> str:
     try:
         effect = machine.begin()
         while not isinstance(effect, sc.Finish):
@@ -57,8 +65,9 @@ async def _run(machine: sc.BatchCommit | sc.BatchAbort, query: str, settings: Ma
 class SinkDriver:
     """One commit or abort of one query."""
 
-    def __init__(self, query: str, settings: Mapping[str, Any], topic: str) -> None:
+    def __init__(self, query: str, settings: Mapping[str, Any], topic: str, sources: str | None) -> None:
         self._query = query
+        self._sources = sources
         self._topic = TopicPartition(topic, decisions.PARTITION)
         common = {name: value for name, value in settings.items() if name in SETTINGS}
         self._admin = AsyncAdmin(common)
@@ -83,7 +92,7 @@ class SinkDriver:
             case sc.Sweep(keep):
                 await self._sweep(keep)
             case sc.Write(decision):
-                await self._write(decision)
+                await self._write_with_offsets(decision)
             case sc.Look(transactions):
                 return await self._look(transactions)
             case sc.Settle(commit):
@@ -157,6 +166,36 @@ class SinkDriver:
         delivery = await self._producer.send(self._topic.topic, value, self._query, partition=self._topic.partition)
         await self._producer._flush(None)
         await delivery
+
+    async def _write_with_offsets(self, decision: Decision) -> None:
+        """Again where a rebalance has come between the source's notice and the coordinator's answer."""
+        if self._sources is None:
+            return await self._write(decision)
+        deadline = asyncio.get_running_loop().time() + _JOIN_LIMIT_S
+        while True:
+            await self._write(decision)
+            try:
+                return await self._commit_sources(self._sources, decision.batch_id)
+            except TransactionAbortableError as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise Refusal(f"batch {decision.batch_id} is not published, and not lost: {error}") from error
+            await self._producer.abort()
+            await asyncio.sleep(_LOOK_EVERY_S)
+            await self._producer.begin()
+
+    async def _commit_sources(self, checkpoint: str, batch_id: int) -> None:
+        found = notices.read(checkpoint, batch_id)
+        if not found:
+            raise Refusal(
+                f"batch {batch_id}: no source of this query has told its place in a group: sourceOffsets is "
+                'for queries that read with format("kohort") and the sink\'s checkpointLocation among its options'
+            )
+        for notice, end in found:
+            if not notice.is_member:
+                raise TransactionAbortableError(f"the query is not a member of group {notice.member.group_id} now")
+            read = [tp for tp, (first, stop) in end.ranges.items() if first < stop]
+            committed = await self._admin.group_offsets(notice.member.group_id, read)
+            await self._producer.send_offsets(notices.offsets_to_commit(notice, end, committed), notice.member)
 
     async def _create_topic(self) -> None:
         try:
