@@ -90,3 +90,15 @@ def test_one_that_is_refused_keeps_nobody_waiting():
     world.answer(0, ErrorCode.NETWORK_EXCEPTION)
     assert world.told == [("first", ErrorCode.NOT_ENOUGH_REPLICAS)] and world.core.log == ["second"]
     assert not world.core.turns._waiting and not world.core.turns._may_go
+
+
+def test_a_partition_that_was_led_elsewhere_while_its_transaction_was_asked_about():
+    """The other leader may have written the marker: what was asked before means nothing in the log as it is now."""
+    world = World()
+    world.produce("first")
+    world.partition.log = SimpleNamespace(producers=Producers(world.core))
+    world.answer(0)
+    assert world.core.log == [] and world.told == [("first", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    world.produce("first")
+    world.answer(1)
+    assert world.core.log == ["first"]

@@ -237,6 +237,28 @@ def test_a_marker_that_comes_while_the_next_transaction_is_asked_about(world, st
     assert producer.end() is NONE and state_of(world) == "CompleteCommit"
 
 
+@pytest.mark.parametrize("tv", [1, 2])
+def test_offsets_whose_partition_was_led_elsewhere_while_their_transaction_was_asked_about(world, tv):
+    """The other leader may have ended the transaction: pending offsets would stay for ever."""
+    producer = begun(world, tv=tv)
+    enlist, groups = world.core.enlist, world.core.service("groups")
+
+    def late(ask, asker, now_ms):
+        world.core.enlist = enlist
+        groups.coordinator.runtime.resign(0, world.now_ms)
+        groups.topic_created(world.core.topics.by_name["__consumer_offsets"], world.now_ms)
+        for _ in range(100):
+            world.advance(0)
+        assert groups.coordinator.is_loaded(0)
+        enlist(ask, asker, world.now_ms)
+
+    world.core.enlist = late
+    assert producer.commit_offset("g", 5) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not groups.coordinator.has_pending(0, producer.id)
+    assert producer.commit_offset("g", 5) is NONE
+    assert producer.end() is NONE and state_of(world) == "CompleteCommit"
+
+
 # ---- which partitions
 
 

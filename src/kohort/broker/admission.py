@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kohort.broker.appends import Append
     from kohort.broker.core import Core
     from kohort.broker.topics import Partition
+    from kohort.storage.producers import ProducerStates
 
 # The producer's transaction is fine, only its coordinator cannot be asked now: Kafka's code for "the same again".
 _TRY_AGAIN = frozenset(
@@ -82,7 +83,7 @@ class ProduceAdmission:
     def __init__(self, core: Core, version: int) -> None:
         self._core = core
         self._version = version
-        self._asked: list[Append] = []
+        self._asked: list[tuple[Append, ProducerStates]] = []  # with what the log knew when it was asked
 
     @property
     def _is_tv2(self) -> bool:
@@ -107,7 +108,7 @@ class ProduceAdmission:
             admission = known.admission(header.producer_id, header.producer_epoch, self._is_tv2)
             if admission is not None:
                 append.origin = admission
-                self._asked.append(append)
+                self._asked.append((append, known))
                 turns.wait(append)
             elif turns.is_before(append):
                 turns.wait(append)
@@ -118,16 +119,19 @@ class ProduceAdmission:
             self._ask(transactional_id, *producers.pop(), now_ms)
 
     def _ask(self, transactional_id: str, producer_id: int, epoch: int, now_ms: int) -> None:
-        partitions = tuple((append.partition.topic.name, append.partition.index) for append in self._asked)
+        partitions = tuple((append.partition.topic.name, append.partition.index) for append, _ in self._asked)
         version = TV_2 if self._is_tv2 else TV_0
         ask = Enlist(transactional_id, producer_id, epoch, partitions, not self._is_tv2, version)
         self._core.enlist(ask, self, now_ms)
 
     def answered(self, errors: Enlisted, now_ms: int) -> None:
-        for append in self._asked:
+        for append, known in self._asked:
             error = errors[append.partition.topic.name, append.partition.index]
             error = supported_error(error, knows_abortable=self._version >= self.ABORTABLE_SINCE)
-            if error in _TRY_AGAIN or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._is_tv2):
+            if append.partition.log.producers is not known:
+                # Led by another meanwhile, who may have ended the transaction: what was asked means nothing any more.
+                append.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition was led elsewhere meanwhile")
+            elif error in _TRY_AGAIN or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._is_tv2):
                 append.fail(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be asked: {error.name}")
             elif error:
                 append.fail(error)

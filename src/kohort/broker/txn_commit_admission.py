@@ -34,6 +34,7 @@ class TxnCommitAdmission:
         self._request = request
         self._where: TopicPartition = (OFFSETS_TOPIC, -1)
         self._is_tv2 = request.version >= TV2_SINCE
+        self._life = -1
 
     def outlives(self, marker_epoch: int) -> bool:
         """Whether the answer is still about a transaction that may go on, after a marker of its producer."""
@@ -47,6 +48,7 @@ class TxnCommitAdmission:
         if not message.group_id or not coordinator.is_loaded(partition):
             return self._groups.serve(self._request, now_ms)
         self._where = (OFFSETS_TOPIC, partition)
+        self._life = coordinator.life_of(partition)
         known = self._core.topics.partition(*self._where)
         state = None if known is None else known.log.producers.get(message.producer_id)
         if state is not None and message.producer_epoch < state.epoch:
@@ -79,6 +81,8 @@ class TxnCommitAdmission:
         error = supported_error(errors[self._where], knows_abortable=knows_abortable)
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error in _NOT_HEARD else error
         is_current = self._groups.still_asks(self, self._where[1], self._request.message.producer_id)
+        if not error and self._life != self._groups.coordinator.life_of(self._where[1]):
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # whoever led it meanwhile may have ended the transaction
         if not error and not is_current:
             error = ErrorCode.INVALID_TXN_STATE
         if error:

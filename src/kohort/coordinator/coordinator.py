@@ -219,6 +219,11 @@ class Coordinator:
         shard = self.runtime.shards.get(partition)
         return shard is not None and shard.life is ACTIVE
 
+    def life_of(self, partition: int) -> int:
+        """Another number whenever the partition was loaded again; -1 where it is not led here."""
+        shard = self.runtime.shards.get(partition)
+        return -1 if shard is None else shard.incarnation
+
     # ---- where to
 
     def _shard(self, group_id: str) -> GroupShard:
