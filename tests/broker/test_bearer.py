@@ -2,7 +2,10 @@
 
 import base64
 import hmac
+import http.server
 import json
+import ssl
+import threading
 import time
 
 import pytest
@@ -11,8 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 import kohort
-from kohort.broker.bearer import JWKS_URL, InvalidToken, Tokens
+from kohort.broker.bearer import JWKS_URL, MISSED_AGAIN_MS, InvalidToken, Tokens
+from kohort.broker.certificates import TestAuthority
 from kohort.broker.config import BrokerConfig
+from kohort.broker.jwks import MOST_BYTES, KeysRefresh
 from kohort.config_key import ConfigError
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
@@ -122,7 +127,69 @@ def test_keys_that_cannot_be_read_stop_the_start(tmp_path, content):
     with pytest.raises(ConfigError, match="jwks"):
         tokens(path)
     with pytest.raises(ConfigError, match="file:///path"):
-        Tokens(BrokerConfig({JWKS_URL: "https://example.test/jwks"}))
+        Tokens(BrokerConfig({JWKS_URL: "http://example.test/jwks"}))
+
+
+class Provider(http.server.BaseHTTPRequestHandler):
+    """Serves what `answer` is: (status, body)."""
+
+    answer: tuple[int, bytes] = (200, b"")
+
+    def do_GET(self):
+        status, body = type(self).answer
+        self.send_response(status)
+        self.send_header("Location", "https://localhost/elsewhere")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def provider(tmp_path, monkeypatch):
+    """The address of keys over https, signed by an authority that the system trusts."""
+    authority = TestAuthority(tmp_path)
+    server = http.server.HTTPServer(("localhost", 0), Provider)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.sign("provider", "localhost"))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
+    yield f"https://localhost:{server.server_port}/keys?of=me"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_keys_of_an_https_address(jwks, provider, monkeypatch):
+    Provider.answer = 200, jwks.read_bytes()
+    known = Tokens(BrokerConfig({JWKS_URL: provider}))
+    assert known.check(token(), NOW_MS).user == "alice"
+    for status, body in ((302, b""), (500, b"{}"), (200, b"not json"), (200, b" " * (MOST_BYTES + 1))):
+        Provider.answer = status, body
+        with pytest.raises(ConfigError, match="no keys that can be read"):
+            known.reload()
+        assert known.check(token(), NOW_MS).user == "alice", "the old ones stay"
+    monkeypatch.delenv("SSL_CERT_FILE")
+    Provider.answer = 200, jwks.read_bytes()
+    with pytest.raises(ConfigError, match="certificate"):
+        Tokens(BrokerConfig({JWKS_URL: provider}))
+
+
+def test_keys_of_an_address_are_asked_for_again_when_they_are_old_or_one_is_missing(jwks, provider):
+    Provider.answer = 200, jwks.read_bytes()
+    config = BrokerConfig({JWKS_URL: provider, "sasl.oauthbearer.jwks.endpoint.refresh.ms": 60_000})
+    known = Tokens(config)
+    assert not known.is_stale(NOW_MS) and not known.is_stale(NOW_MS + 59_999)
+    assert known.is_stale(NOW_MS + 60_000) and not known.is_stale(NOW_MS + 200_000), "one asks at a time"
+    KeysRefresh(known).finish(ConfigError("unreachable"), 0)
+    assert not known.is_stale(NOW_MS + 80_000)
+    with pytest.raises(InvalidToken):
+        known.check(token(header={"kid": "new"}), NOW_MS)
+    assert not known.is_stale(NOW_MS + 60_000 + MISSED_AGAIN_MS - 1)
+    assert known.is_stale(NOW_MS + 60_000 + MISSED_AGAIN_MS)
 
 
 @pytest.fixture

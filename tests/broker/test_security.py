@@ -5,6 +5,7 @@ import os
 import random
 import ssl
 import struct
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -16,10 +17,14 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 from kafka import KafkaConsumer, KafkaProducer
 
 import kohort
 from fuzz_inputs import mutated
+from kohort.broker.boot import StartError
+from kohort.broker.certificates import TestAuthority
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.listeners import Protocol, listeners
 from kohort.broker.tls import PrincipalMapping, distinguished_name
@@ -309,8 +314,6 @@ def test_a_certificate_is_who_a_client_is():
 
 @pytest.mark.parametrize("kind", ["none", "expired", "foreign"])
 def test_clients_without_a_certificate_that_counts(kind, tmp_path):
-    from kohort.broker.certificates import TestAuthority
-
     with kohort.Broker(tls=True, config={"ssl.client.auth": "required"}) as broker:
         authority = broker.security.authority
         shown = {
@@ -336,6 +339,43 @@ def test_certificates_are_reloaded_while_connections_go_on():
         with pytest.raises(ConfigError, match="cannot be used"):
             broker._call(lambda running: running.server.certificates.reload())
         assert tls_client(broker, authority.ca_file).call(messages.ApiVersionsRequest(), 0).error_code == 0
+
+
+def pkcs12_of(pem, path, password, with_key=True):
+    content = pem.read_bytes()
+    key = load_pem_private_key(content, None) if with_key else None
+    certificates = x509.load_pem_x509_certificates(content)
+    hidden = BestAvailableEncryption(password.encode())
+    if with_key:
+        path.write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, certificates[0], certificates[1:], hidden))
+    else:
+        path.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, certificates, hidden))
+    return str(path)
+
+
+def test_java_stores_on_the_broker(tmp_path):
+    authority = TestAuthority(tmp_path)
+    own = pkcs12_of(Path(authority.sign("broker", "localhost")), tmp_path / "own.p12", "secret1")
+    trusted = pkcs12_of(Path(authority.ca_file), tmp_path / "trust.p12", "secret2", with_key=False)
+    config = {
+        "listeners": "SSL://localhost:0",
+        "ssl.keystore.location": own,
+        "ssl.keystore.password": "secret1",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.truststore.location": trusted,
+        "ssl.truststore.password": "secret2",
+        "ssl.client.auth": "required",
+    }
+    with kohort.Broker(config=config) as broker:
+        alice = tls_client(broker, authority.ca_file, authority.sign("Alice"))
+        assert alice.call(messages.ApiVersionsRequest(), 0).error_code == 0
+        with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+            tls_client(broker, authority.ca_file).call(messages.ApiVersionsRequest(), 0)
+    with pytest.raises(StartError, match=r"own\.p12 cannot be opened") as raised:
+        kohort.Broker(config=config | {"ssl.keystore.password": "not this"}).start()
+    assert "not this" not in str(raised.value)
+    with pytest.raises(StartError, match="cannot be used"):
+        kohort.Broker(config=config | {"ssl.keystore.location": str(tmp_path / "nowhere.p12")}).start()
 
 
 def test_names_of_certificates():

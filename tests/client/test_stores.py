@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from kohort.client.config import Config
 from kohort.client.errors import ConfigError
 from kohort.client.security import key_store, ssl_context, trust_store
-from kohort.client.stores import read_store
+from kohort.key_stores.stores import read_store
 
 PEM = serialization.Encoding.PEM
 

@@ -1,7 +1,9 @@
-"""Bearer tokens of OAUTHBEARER (RFC 7628): JSON web tokens, checked against the keys of a JWKS file. No clock.
+"""Bearer tokens of OAUTHBEARER (RFC 7628): JSON web tokens, checked against the keys of a JWKS file or of
+an https address. No clock.
 
 The kind of the key decides which signatures count, never the token; a token without a signature, an end or a user is
-refused. The keys are read at the start and on SIGHUP. Needs the package `cryptography` (kohort[security]).
+refused. The keys are read at the start and on SIGHUP, those of an address (`jwks.py`) also on another thread when they
+are old, or when a token names one that is not there. Needs the package `cryptography` (kohort[security]).
 """
 
 from __future__ import annotations
@@ -11,16 +13,17 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
+from kohort.broker.jwks import read_keys
 from kohort.config_key import ConfigError
 
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
 
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+MISSED_AGAIN_MS = 10_000
+"""So long a token that names a key that is not there causes no further question."""
 Check = Callable[[bytes, bytes], bool]
 """Whether a signature is that of these bytes."""
 
@@ -41,22 +44,39 @@ class Tokens:
         self._issuer: str | None = config["sasl.oauthbearer.expected.issuer"]
         self._user_claim: str = config["sasl.oauthbearer.sub.claim.name"]
         self._skew_ms = config["sasl.oauthbearer.clock.skew.seconds"] * 1000
+        self._refresh_ms: int = config["sasl.oauthbearer.jwks.endpoint.refresh.ms"]
         self._keys: list[tuple[str | None, dict[str, Check]]] = []
+        self._read_ms: int | None = None
+        self._misses = False
+        self.is_refreshing = False
         self.reload()
 
     def reload(self) -> None:
         """ConfigError, with the keys as they were, where the file cannot be read."""
-        parts = urlsplit(self._url or "")
-        if parts.scheme != "file" or not parts.path:
-            raise ConfigError(f"{JWKS_URL} has to be the place of a file with keys, file:///path: OAUTHBEARER needs it")
+        if not (self._url or "").startswith(("file:///", "https://")):
+            raise ConfigError(
+                f"{JWKS_URL} has to be the place of keys, file:///path or https://address: OAUTHBEARER needs it"
+            )
         try:
-            found = json.loads(Path(unquote(parts.path)).read_bytes())["keys"]
+            found = json.loads(read_keys(self._url))["keys"]
             keys = [(key.get("kid"), _checks(key)) for key in found if key.get("use", "sig") == "sig"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"{JWKS_URL}: {unquote(parts.path)} holds no keys that can be read: {error}") from None
+            raise ConfigError(f"{JWKS_URL}: {self._url} holds no keys that can be read: {error}") from None
         if not keys:
-            raise ConfigError(f"{JWKS_URL}: {unquote(parts.path)} holds no keys")
+            raise ConfigError(f"{JWKS_URL}: {self._url} holds no keys")
         self._keys = keys
+
+    def is_stale(self, now_ms: int) -> bool:
+        """Whether the keys of an address should be asked for again. Whoever asks then does so."""
+        if not self._url.startswith("https://") or self.is_refreshing:
+            return False
+        if self._read_ms is None:
+            self._read_ms = now_ms
+        age_ms = now_ms - self._read_ms
+        if age_ms < self._refresh_ms and not (self._misses and age_ms >= MISSED_AGAIN_MS):
+            return False
+        self._read_ms, self._misses, self.is_refreshing = now_ms, False, True
+        return True
 
     def check(self, token: str, now_ms: int) -> Bearer:
         """Who a token stands for, and until when; InvalidToken where it stands for nobody."""
@@ -70,6 +90,7 @@ class Tokens:
 
     def _check_signature(self, header: dict[str, Any], signed: bytes, signature: bytes) -> None:
         wanted, algorithm = header.get("kid"), header["alg"]
+        self._misses = self._misses or (wanted is not None and all(kid != wanted for kid, _ in self._keys))
         for kid, checks in self._keys:
             if wanted is not None and kid is not None and wanted != kid:
                 continue

@@ -81,9 +81,13 @@ _BROKER = [
         "NAME:PROTOCOL of listeners whose name is no protocol: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.",
     ),
     # Security.
-    _key("ssl.keystore.location", _S, None, "A PEM file with the private key and the certificates of the broker."),
+    _key("ssl.keystore.location", _S, None, "The private key and the certificates of the broker: PEM, PKCS12 or JKS."),
+    _key("ssl.keystore.password", ConfigType.PASSWORD, None, "The password of that store."),
+    _key("ssl.keystore.type", _S, None, "PEM, PKCS12 or JKS; it is seen from the store itself."),
     _key("ssl.key.password", ConfigType.PASSWORD, None, "The password of the private key."),
-    _key("ssl.truststore.location", _S, None, "A PEM file with the authorities that sign the certificates of clients."),
+    _key("ssl.truststore.location", _S, None, "The authorities that sign certificates of clients: PEM, PKCS12 or JKS."),
+    _key("ssl.truststore.password", ConfigType.PASSWORD, None, "The password of that store."),
+    _key("ssl.truststore.type", _S, None, "PEM, PKCS12 or JKS; it is seen from the store itself."),
     _key(
         "ssl.client.auth", _S, "none", "Whether clients show a certificate.", choices=("none", "requested", "required")
     ),
@@ -96,7 +100,14 @@ _BROKER = [
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
     ),
     _key("sasl.jaas.config", ConfigType.PASSWORD, None, 'Users of the broker: user_NAME="PASSWORD" of a JAAS line.'),
-    _key("sasl.oauthbearer.jwks.endpoint.url", _S, None, "file:///path of the keys (JWKS) that sign bearer tokens."),
+    _key("sasl.oauthbearer.jwks.endpoint.url", _S, None, "file:///path or https:// of the keys of bearer tokens."),
+    _key(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        _L,
+        3600000,
+        "How often those of https:// are read again.",
+        1,
+    ),
     _key("sasl.oauthbearer.expected.audience", _LIST, None, "Whom bearer tokens must be for; any of these."),
     _key("sasl.oauthbearer.expected.issuer", _S, None, "Who must have made bearer tokens."),
     _key("sasl.oauthbearer.sub.claim.name", _S, "sub", "The claim of a bearer token that names the user."),

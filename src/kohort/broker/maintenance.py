@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kohort.broker.jwks import KeysRefresh
 from kohort.config_key import LONG_MAX
 from kohort.protocol.errors import KafkaError
 from kohort.records.errors import RecordsError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from kohort.storage.log import Compaction, Log
 
 RETENTION, CLEANING, FLUSHING, CHECKPOINT = _TASKS = ("retention", "compaction", "flushing", "the checkpoint")
+KEYS = "the keys of bearer tokens"
+KEYS_CHECK_MS = 1000
 FLUSH_CHECK_MS = 1000
 FLUSH_CHECK_IDLE_MS = 10_000
 CHECKPOINT_MS = 60_000
@@ -55,6 +58,8 @@ class Maintenance:
     def start(self, now_ms: int) -> None:
         for task in _TASKS:
             self._due_ms[task] = now_ms + self._interval_ms(task)
+        if self._core.tokens is not None:
+            self._due_ms[KEYS] = now_ms + KEYS_CHECK_MS
         self.next_due_ms = min(self._due_ms.values())
 
     def _interval_ms(self, task: str) -> int:
@@ -65,6 +70,8 @@ class Maintenance:
             return max(config.integer("log.cleaner.backoff.ms"), 1)
         if task == CHECKPOINT:
             return CHECKPOINT_MS
+        if task == KEYS:
+            return KEYS_CHECK_MS
         flushing = config["kohort.fsync"] == "interval" or any(self._flushed_logs())
         return FLUSH_CHECK_MS if flushing else FLUSH_CHECK_IDLE_MS
 
@@ -85,6 +92,10 @@ class Maintenance:
                 self._flush()
             elif task == CHECKPOINT:
                 self._core.store.checkpoint()
+            elif task == KEYS:
+                tokens = self._core.tokens
+                if tokens is not None and tokens.is_stale(now_ms):
+                    self._core.run_elsewhere(KeysRefresh(tokens))
             elif self._running is None and self._core.config["log.cleaner.enable"]:
                 self._failed.clear()
                 self._compact_next(now_ms)

@@ -1,4 +1,5 @@
-"""TLS of the listeners, from PEM files; certificates can be changed while the broker runs. Who a certificate is (mTLS).
+"""TLS of the listeners, from PEM files or stores of Java, also new ones while the broker runs. Who a certificate is
+(mTLS).
 
 New connections get what `reload` has read; those that are there keep what they have.
 """
@@ -8,9 +9,12 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from kohort.broker.config import BrokerConfig, ConfigError
+from kohort.key_stores.loading import load_key
+from kohort.key_stores.stores import Store, read_store
 
 _AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _SHORT = {
@@ -36,7 +40,7 @@ class Certificates:
         if not config["ssl.keystore.location"]:
             raise ConfigError(
                 "A listener with TLS needs a certificate: set ssl.keystore.location to a PEM file with the private key "
-                "and the certificates"
+                "and the certificates, or to a PKCS12 or JKS store"
             )
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -45,22 +49,27 @@ class Certificates:
     def reload(self) -> None:
         """Read the files again; ConfigError, with everything as it was, where they cannot be used."""
         config = self._config
-        location, trusted = config["ssl.keystore.location"], config["ssl.truststore.location"]
-        password = config["ssl.key.password"] or None
+        trusted = config["ssl.truststore.location"]
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(location, password=lambda: password or "")
-            self.context.load_cert_chain(location, password=lambda: password or "")
-            if trusted:
-                self.context.load_verify_locations(trusted)
-        except (OSError, ssl.SSLError) as error:
+            own, authorities = self._store("ssl.keystore"), self._store("ssl.truststore") if trusted else None
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
+                load_key(context, own, config["ssl.key.password"])
+                if authorities is not None:
+                    context.load_verify_locations(cadata=authorities.certificates.decode())
+        except (OSError, ssl.SSLError, ValueError) as error:
             raise ConfigError(
-                f"the PEM files of ssl.keystore.location and ssl.truststore.location cannot be used: "
-                f"{error.strerror or error}"
+                f"the files of ssl.keystore.location and ssl.truststore.location cannot be used: "
+                f"{getattr(error, 'strerror', None) or error}"
             ) from None
         mode = _AUTH[config["ssl.client.auth"]]
         if mode is not ssl.CERT_NONE and not trusted:
             raise ConfigError("ssl.client.auth needs ssl.truststore.location: the authorities that sign clients")
         self.context.verify_mode = mode
+
+    def _store(self, which: str) -> Store:
+        config, location = self._config, self._config[f"{which}.location"]
+        content = Path(location).read_bytes()
+        return read_store(content, config[f"{which}.password"], location, config["ssl.key.password"])
 
 
 def distinguished_name(certificate: Mapping[str, Any]) -> str:

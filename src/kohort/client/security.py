@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-import tempfile
 from pathlib import Path
 
 from kohort.client.config import Config
 from kohort.client.errors import ConfigError
-from kohort.client.stores import Store, read_store
+from kohort.key_stores.loading import load_key
+from kohort.key_stores.stores import Store, read_store
 
 
 def ssl_context(config: Config) -> ssl.SSLContext | None:
@@ -27,7 +26,7 @@ def ssl_context(config: Config) -> ssl.SSLContext | None:
         if config["ssl.certfile"]:
             context.load_cert_chain(config["ssl.certfile"], config["ssl.keyfile"], config["ssl.key.password"])
         elif (own := key_store(config)) is not None:
-            _load(context, own, config["ssl.key.password"])
+            load_key(context, own, config["ssl.key.password"])
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"the files or stores that ssl.* names cannot be used: {error}") from None
     context.check_hostname = config["ssl.check.hostname"] and config["ssl.endpoint.identification.algorithm"] != ""
@@ -63,14 +62,3 @@ def _inline(text: str) -> bytes:
         for part in parts
         if part.strip()
     ).encode()
-
-
-def _load(context: ssl.SSLContext, store: Store, password: str | None) -> None:
-    """Python loads a key from a file alone: one that nobody else can read, and that is gone right after."""
-    descriptor, name = tempfile.mkstemp(suffix=".pem")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(store.key + store.certificates)
-        context.load_cert_chain(name, password=password)
-    finally:
-        os.unlink(name)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from kohort.client.config import Config
 from kohort.client.errors import ConfigError
 from kohort.client.security import ssl_context
-from kohort.client.stores import read_store
+from kohort.key_stores.stores import read_store
 
 OWN = base64.b64decode(
     "/u3+7QAAAAIAAAABAAAAAQACbWUAAAGh5x8FCAAAAH8wfTAOBgorBgEEASoCEQEBBQAEa+AnFIX+mfZHzh6KjTJ2zlF6Nfws9u8t"

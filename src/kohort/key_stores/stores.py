@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kohort.client import jks
-from kohort.client.errors import ConfigError
+from kohort.config_key import ConfigError
+from kohort.key_stores import jks
 
 _PEM = b"-----BEGIN "
 
