@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AT_ONCE_BYTES = 256 * 1024
 """What is inflated on the loop; more takes longer than others should wait."""
 PLAIN_AT_ONCE_BYTES = 4 * 1024 * 1024
-SMALL_BYTES = 32 * 1024
+SMALL_BYTES = 128 * 1024
 """What is copied and checked in one call."""
 _LONG_MAX = 2**63 - 1
 _CODECS = {

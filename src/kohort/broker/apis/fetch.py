@@ -97,9 +97,6 @@ class PendingFetch:
                 self.core.reply(self.call, response)
                 return
         response.responses = list(rows.topics.values())
-        self._finish(response, read, rows, session, now_ms)
-
-    def _finish(self, response: Any, read: Read, rows: Rows, session: FetchSession | None, now_ms: int) -> None:
         if self.core.quotas.active and (wait_ms := fetch_wait_ms(self.core, self.call, read.size)):
             session_id = NO_SESSION if session is None else session.session_id
             self.core.reply(self.call, messages.FetchResponse(session_id=session_id, throttle_time_ms=wait_ms))
@@ -232,7 +229,7 @@ class Read:
 
 def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     by_id = call.version >= _TOPIC_IDS_SINCE
-    if sum(len(topic.partitions) for topic in request.topics) > MANY_PARTITIONS:
+    if sum([len(topic.partitions) for topic in request.topics]) > MANY_PARTITIONS:
         return _handle_many(core, call, request, by_id, now_ms)
     asked = list(_asked(request, by_id))
     fetch = PendingFetch(core, call, request, asked)
@@ -414,24 +411,31 @@ class Rows:
         self.topics: dict[bytes | str, Any] = {}
 
     def add(self, results: list[tuple[FetchPartition, Any]]) -> None:
+        self.count += len(results)
+        if self.encoded:
+            self._encode(results)
+            return
+        for asked, row in results:
+            topic = self.topics.get(asked.topic) or self._topic(asked.topic)
+            topic.partitions.append(row)
+
+    def _encode(self, results: list[tuple[FetchPartition, Any]]) -> None:
         by_name: dict[bytes | str, list[Any]] = {}
         for asked, row in results:
             by_name.setdefault(asked.topic, []).append(row)
         for name, rows in by_name.items():
-            topic = self.topics.get(name)
-            if topic is None:
-                topic = self.topics[name] = self._topic(name)
-            if self.encoded:
-                topic.partitions.add(rows)
-            else:
-                topic.partitions += rows
-        self.count += len(results)
+            (self.topics.get(name) or self._topic(name)).partitions.add(rows)
 
     def _topic(self, name: bytes | str) -> Any:
         kind = messages.FetchResponse
-        field = "topic_id" if self._version >= _TOPIC_IDS_SINCE else "topic"
-        rows: Any = kind.rows(kind.PartitionData.__name__, self._version) if self.encoded else []
-        return kind.FetchableTopicResponse(**{field: name}, partitions=rows)
+        made = self.topics[name] = kind.FetchableTopicResponse()
+        if self.encoded:
+            made.partitions = kind.rows(kind.PartitionData.__name__, self._version)
+        if self._version >= _TOPIC_IDS_SINCE:
+            made.topic_id = name
+        else:
+            made.topic = name
+        return made
 
 
 class WarmUp:
