@@ -197,7 +197,7 @@ class Served:
 
     def frame(self, frame: bytes) -> None:
         if self.client.connection.closed:
-            self.world.core.connection_lost(self.client.connection, self.world.now_ms)
+            self.world.core.connection_lost(self.client.connection)
             self.client = self.world.connect()
         with no_internal_errors():
             self.client.send_raw(frame)

@@ -156,7 +156,7 @@ def test_a_parked_fetch_of_a_lost_connection_is_forgotten():
     client.send(fetch_request("t", 0, max_wait_ms=500), 12)
     world.turn()
     assert len(world.core.purgatory) == 1
-    world.core.connection_lost(client.connection, world.now_ms)
+    world.core.connection_lost(client.connection)
     assert len(world.core.purgatory) == 0
     producer.produce("t", batch(b"a"))
     assert client.answers == []

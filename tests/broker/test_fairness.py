@@ -71,7 +71,7 @@ def test_many_partitions_are_created_grown_and_deleted_in_slices(world):
 def test_a_creation_goes_on_when_its_client_is_gone(world):
     client = world.connect()
     client.send(create("t", 10 * SLICE), 7)
-    world.core.connection_lost(client.connection, world.now_ms)
+    world.core.connection_lost(client.connection)
     world.turn()
     assert len(world.core.topics.by_name["t"].partitions) == 10 * SLICE
 

@@ -270,7 +270,7 @@ def test_a_delayed_request_of_a_lost_connection_is_forgotten(world):
     add(world, DELAY, "OffsetCommit", seconds=30)
     client = world.connect()
     client.send(commit_request(), 9)
-    world.core.connection_lost(client.connection, world.now_ms)
+    world.core.connection_lost(client.connection)
     world.advance(30_000)
     assert committed(world) == [-1, -1]
 

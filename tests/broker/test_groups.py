@@ -376,7 +376,7 @@ def test_no_events_topic_by_default() -> None:
 def test_a_closed_connection_does_not_end_a_session() -> None:
     made = world()
     client, member_id = stable_member(made, "g")
-    made.core.connection_lost(client.connection, made.now_ms)
+    made.core.connection_lost(client.connection)
     made.turn()
     heartbeat = messages.HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
     assert made.connect().call(heartbeat, 4).error_code == 0

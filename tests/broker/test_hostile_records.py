@@ -81,7 +81,7 @@ def test_what_waits_for_a_peer_that_left_is_dropped():
     client.send(produce_request("t", large()), 9)
     client.send(produce_request("t", large()), 9)
     client.send(produce_request("t", batch(b"nobody asked for an answer"), acks=0), 9)
-    world.core.connection_lost(client.connection, world.now_ms)
+    world.core.connection_lost(client.connection)
     world.run_jobs = True
     world.turn()
     assert log.end_offset == 2, "the one that was being checked, and the one without an answer"

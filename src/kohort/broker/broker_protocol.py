@@ -58,7 +58,7 @@ class BrokerProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.connection is not None:
-            self._core.connection_lost(self.connection, self._server.clock.now_ms())
+            self._core.connection_lost(self.connection)
             self._server.disconnected(self)
         self._chunks.clear()
 

@@ -20,7 +20,6 @@ Coordinators are services of their own (`groups.py`) with the same rhythm; the c
     coordinator_of(key, now_ms)    who coordinates that group, or transaction
     on_time(now_ms), next_deadline()
     topic_created(topic, now_ms), topics_deleted({name: topic id}, now_ms), topic_grew(name, now_ms)
-    connection_lost(connection, now_ms)
 
 Whoever hands over an Append is told of its end: `owner.appended(append, now_ms)`.
 """
@@ -88,7 +87,6 @@ class Service(Protocol):
     def topic_created(self, topic: Topic, now_ms: int) -> None: ...
     def topics_deleted(self, topics: dict[str, bytes], now_ms: int) -> None: ...
     def topic_grew(self, name: str, now_ms: int) -> None: ...
-    def connection_lost(self, connection: Connection, now_ms: int) -> None: ...
 
 
 class Job(Protocol):
@@ -338,14 +336,13 @@ class Core:
             connection.close(reason)
             self._dirty.append(connection)
 
-    def connection_lost(self, connection: Connection, now_ms: int) -> None:
-        """The peer is gone, and so are its waiting fetches; groups decide for themselves."""
+    def connection_lost(self, connection: Connection) -> None:
+        """The peer is gone, and so are its waiting fetches. Members of groups live until their session is over, and
+        transactions until they end or time out, whatever happens to a connection."""
         connection.close("the peer closed it")
         connection.out.clear()
         self.purgatory.forget(connection)
         self.faults.forget(connection)
-        for service in self.services:
-            service.connection_lost(connection, now_ms)
 
     def enlist(self, ask: Enlist, asker: Any, now_ms: int) -> None:
         """Ask the coordinator of a transaction for partitions of it; `asker.answered(errors, now_ms)` by and by."""

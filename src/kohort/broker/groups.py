@@ -32,7 +32,7 @@ from kohort.records.compression import Compression
 from kohort.storage.producers import check_marker
 
 if TYPE_CHECKING:
-    from kohort.broker.connection import Call, Connection
+    from kohort.broker.connection import Call
     from kohort.broker.core import Core
     from kohort.broker.long_work import Steps
     from kohort.broker.topics import Catalog, Topic
@@ -231,7 +231,7 @@ class GroupService(CoordinatorService):
         self.serve(Request(told, ask, 0), now_ms)
 
     def _changed(self, stored: Write[ShardGroups] | None, now_ms: int) -> None:
-        if stored is None or self.coordinator.counts_before:
+        if self.coordinator.is_scattered:
             self._home_strays(now_ms)
         if stored is not None and self._core.meter is not None:
             self._core.meter.groups.offsets_committed += sum(map(_commits, stored.decisions))
@@ -281,9 +281,6 @@ class GroupService(CoordinatorService):
             self.events.publish(now_ms)
         if self.coordinator.runtime.open_shards:
             self._log.collect(now_ms)
-
-    def connection_lost(self, connection: Connection, now_ms: int) -> None:
-        """Nothing: as in Kafka a member is alive until its session is over, whatever happens to its connection."""
 
     # ---- topics
 

@@ -35,7 +35,6 @@ from kohort.records.compression import Compression
 
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
-    from kohort.broker.connection import Connection
     from kohort.broker.core import Core
     from kohort.broker.topics import Topic
 
@@ -256,9 +255,6 @@ class TransactionService(CoordinatorService):
     def collect(self, now_ms: int) -> None:
         if self.coordinator.runtime.open_shards:
             self._log.collect(now_ms)
-
-    def connection_lost(self, connection: Connection, now_ms: int) -> None:
-        """Nothing: a producer's transaction is open until it ends it, or times out."""
 
     # ---- topics
 

@@ -62,7 +62,7 @@ class HandingOver(Committing):
     def _begin_giving_up(self, purpose: Purpose, give_up_by_ms: int, now_ms: int) -> None:
         self._purpose = purpose
         self._give_up_by_ms = give_up_by_ms
-        is_owner = self._may_commit() and bool(self.owned)
+        is_owner = self._may_commit() and self.generation.valid and bool(self.owned)
         if self.config.enable_auto_commit and (is_owner or (self._manual and purpose is Purpose.LEAVE)):
             self._go(Step.COMMITTING)
             self._offer(AutoCommit(purpose.value))
@@ -88,10 +88,6 @@ class HandingOver(Committing):
         return self.step is Step.COMMITTING and self._no_action()
 
     # -- said by the members ------------------------------------------------------------------------------------------
-
-    def _may_commit(self) -> bool:
-        """Whether the group takes commits of what is owned."""
-        return self.generation.valid
 
     def _why_given_up(self) -> str:
         return self._leaving or ""

@@ -51,9 +51,6 @@ class Joining(MemberBase):
             self._rebalance_began_ms, self._cause = now_ms, self._rejoin_reason
         self._begin_giving_up(Purpose.REJOIN, now_ms + self.config.rebalance_timeout_ms, now_ms)
 
-    def _may_commit(self) -> bool:
-        return self.state is MemberState.STABLE and self.generation.valid
-
     def _why_given_up(self) -> str:
         return (self._leaving or "") if self._purpose is Purpose.LEAVE else self._rejoin_reason
 

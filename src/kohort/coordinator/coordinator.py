@@ -70,7 +70,7 @@ class Coordinator:
         self._now_ms = 0
         self._nowhere: GroupShard = Shard(-1, -1, 0, Life.CLOSED, self._new_state(-1, TimerQueue(), None))
         self._on_its_way: GroupShard = Shard(-1, -1, 0, Life.LOADING, self._new_state(-1, TimerQueue(), None))
-        self._scattered = True  # whether groups may be elsewhere than where their name belongs
+        self.is_scattered = True  # whether groups may be elsewhere than where their name belongs
         self.counts_before: list[int] = []  # of partitions, before the topic grew: groups may be where those say
         self._routes: dict[str, GroupShard] = {}  # of groups that were seen in their shard: saves the hash of the name
         self.runtime.shards_changed = self._shards_changed
@@ -166,7 +166,7 @@ class Coordinator:
 
     def _shards_changed(self) -> None:
         self._routes.clear()
-        self._scattered = True
+        self.is_scattered = True
 
     @property
     def all_at_home(self) -> bool:
@@ -178,7 +178,16 @@ class Coordinator:
 
     def home_strays(self, now_ms: int) -> list[str]:
         """Groups that this sent to the partition their name belongs to now."""
-        return home_strays(self.runtime, self.partition_for, now_ms)
+        moved = home_strays(self.runtime, self.partition_for, now_ms)
+        self._look_around()
+        return moved
+
+    def _look_around(self) -> bool:
+        """Whether all that is led here is loaded."""
+        shards = self.runtime.shards.values()
+        loaded = all(shard.life is not Life.LOADING for shard in shards)
+        self.is_scattered = not loaded or bool(self.counts_before) or any(shard.state.strays for shard in shards)
+        return loaded
 
     def strays(self) -> list[str]:
         """Groups that are not where their name belongs, and not on their way there: nobody is served from them."""
@@ -236,7 +245,7 @@ class Coordinator:
                 if len(self._routes) >= _MOST_ROUTES:
                     self._routes.clear()
                 self._routes[group_id] = shard
-            elif self._scattered and shard.life is ACTIVE:
+            elif self.is_scattered and shard.life is ACTIVE:
                 return self._elsewhere(group_id) or shard
         return shard
 
@@ -245,10 +254,7 @@ class Coordinator:
         nothing can be read, or another broker leads: nobody can tell, and a group that seems new would begin without
         its commits."""
         shards = self.runtime.shards
-        loading = any(shard.life is Life.LOADING for shard in shards.values())
-        strays = any(shard.state.strays for shard in shards.values())
-        self._scattered = loading or strays or bool(self.counts_before)
-        if loading or (strays and any(group_id in shard.state.strays for shard in shards.values())):
+        if not self._look_around() or any(group_id in shard.state.strays for shard in shards.values()):
             return self._on_its_way
         before = [partition_for(group_id, count) for count in self.counts_before]
         if any(index not in shards for index in before):

@@ -194,7 +194,7 @@ class SimBroker:
 
     def disconnected(self, link: Link) -> None:
         if self.core is not None and self._links.pop(link.connection, None) is not None:
-            self.core.connection_lost(link.connection, self.now_ms)
+            self.core.connection_lost(link.connection)
             self._end_turn_soon()
 
     # Turns.
