@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "key_stores": {"config_key"},
     "protocol": set(),
     "records": {"protocol"},
-    "assignors": set(),
+    "assignors": {"lazy_names"},
     "coordinator": {"protocol", "records", "assignors"},
     "insight": {"coordinator", "assignors", "protocol"},
     "storage": {"config_key", "protocol", "records"},

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import cast
 
+from kohort.assignors.naming import AssignorConfigError, find_object
 from kohort.assignors.range import RangeAssignor
 from kohort.assignors.roundrobin import RoundRobinAssignor
 from kohort.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
@@ -18,10 +18,6 @@ BUILTIN: dict[str, type[Assignor]] = {
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 _JAVA_CLASSES = {_JAVA_PACKAGE + assignor.__name__: assignor for assignor in BUILTIN.values()}
 _METHODS = ("assign", "subscription_user_data", "on_assignment")
-
-
-class AssignorConfigError(ValueError):
-    """A configured assignor that cannot be used; the message says what to write instead."""
 
 
 def load_assignor(spec: str | type | Assignor) -> Assignor:
@@ -69,22 +65,6 @@ def _find(name: str) -> object:
     if name in _JAVA_CLASSES:
         return _JAVA_CLASSES[name]
     return find_object(name, f"{_builtin_names()}, or 'package.module:Class'")
-
-
-def find_object(name: str, instead: str) -> object:
-    """What `package.module:Class` names; `instead` is what else could have been written."""
-    module_name, colon, attribute = name.partition(":")
-    if not colon or not module_name or not attribute:
-        raise AssignorConfigError(f"unknown assignor {name!r}: use {instead}")
-    try:
-        found: object = import_module(module_name)
-    except ImportError as e:
-        raise AssignorConfigError(f"assignor {name!r}: cannot import {module_name!r}: {e}") from e
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise AssignorConfigError(f"assignor {name!r}: {module_name!r} has no {attribute!r}")
-        found = getattr(found, part)
-    return found
 
 
 def _checked(assignor: object) -> Assignor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from kohort.assignors.loading import AssignorConfigError, find_object
+from kohort.assignors.naming import AssignorConfigError, find_object
 from kohort.assignors.server import ServerAssignor
 from kohort.assignors.server_range import ServerRangeAssignor
 from kohort.assignors.server_uniform import UniformAssignor

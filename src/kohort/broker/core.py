@@ -130,6 +130,8 @@ class Core:
         self.gate = Gate(self.access.acls) if config["authorizer.class.name"] else None
         self.quotas = Quotas(store)
         self.appends = Appends(wake)
+        self.append: Callable[[Append], None] = self.appends.add
+        """Have a batch appended at the end of this turn; its owner is told."""
         self.checking = Checking(self)
         self.turns = Turns(self)
         self.long_work = LongWork(self)
@@ -353,10 +355,6 @@ class Core:
             transactions.enlist_anywhere(ask, asker, now_ms)
 
     # The end of a turn.
-
-    def append(self, append: Append) -> None:
-        """Have a batch appended at the end of this turn; its owner is told."""
-        self.appends.add(append)
 
     def flush(self, now_ms: int) -> list[Connection]:
         """Append what the turn has gathered, answer; returns the connections that have output or are to be closed."""

@@ -15,7 +15,6 @@ from kohort.broker.coordinator_service import CoordinatorService
 from kohort.broker.find_coordinator import NO_NODE, TRANSACTION
 from kohort.broker.gathered import AddedPartitions, DescribedTransactions, ListedTransactions
 from kohort.broker.internal_topics import ensure_offsets_topic, ensure_transactions_topic
-from kohort.broker.proposals import Asked
 from kohort.broker.table import Api
 from kohort.broker.transaction_markers import Ending, MarkerWriter, PendingMarkers
 from kohort.broker.transaction_peers import AskedElsewhere, MarkersElsewhere
@@ -131,6 +130,8 @@ class TransactionService(CoordinatorService):
             return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         if core.membership is not None and OFFSETS_TOPIC not in core.topics.by_name:
             # A marker goes to what this broker knows of: a topic that is not there yet would be taken for deleted.
+            from kohort.broker.proposals import Asked  # of brokers on their own nobody pays for it
+
             core.membership.propose(Asked(core.membership, _make_offsets_topic, call, message), now_ms)
             return None
         groups: Any = core.service("groups")

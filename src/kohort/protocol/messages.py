@@ -109,7 +109,20 @@ _Base = TypeVar("_Base", bound=Struct)
 def _make_class(
     struct: schema.StructDefinition, base: type[_Base], qualname: str, scope: dict[str, Any]
 ) -> type[_Base]:
-    """A slots class with a keyword-only __init__ that knows the defaults."""
+    """A slots class with a keyword-only __init__ that knows the defaults; it is compiled when it is first called, since
+    a process makes far fewer messages than it knows."""
+
+    def first(self: Any, **given: Any) -> None:
+        made.__init__ = _init(struct, scope)  # type: ignore[method-assign]
+        made.__init__(self, **given)
+
+    members = {"__slots__": tuple(f.name for f in struct.fields), "__init__": first, "__module__": __name__}
+    made = cast(type[_Base], type(struct.name, (base,), members | {"__qualname__": qualname}))
+    scope[struct.name] = made
+    return made
+
+
+def _init(struct: schema.StructDefinition, scope: dict[str, Any]) -> Any:
     parameters, body = [], []
     for field in struct.fields:
         if field.is_array or field.struct is not None:
@@ -130,14 +143,7 @@ def _make_class(
     namespace: dict[str, Any] = {}
     scope["UNSET"] = _UNSET
     exec(text, scope, namespace)
-    members = {
-        "__slots__": tuple(f.name for f in struct.fields),
-        "__init__": namespace["__init__"],
-        "__module__": __name__,
-    }
-    made = cast(type[_Base], type(struct.name, (base,), members | {"__qualname__": qualname}))
-    scope[struct.name] = made
-    return made
+    return namespace["__init__"]
 
 
 def _make_message(name: str) -> type[Message]:
