@@ -22,8 +22,12 @@ RUNNER = "python_streaming_source_runner"
 
 
 def driver_processes() -> set[int]:
-    """The Python processes in which streaming queries plan and are members."""
-    return descendants(RUNNER, {os.getpid()})
+    """The Python processes in which streaming queries plan and are members.
+
+    Not their witnesses, which are forks of them and go by the same command line from the query's first call on.
+    """
+    found = descendants(RUNNER, {os.getpid()})
+    return found - descendants(RUNNER, found)
 
 
 def one_of(found: set[int]) -> int | None:
@@ -105,9 +109,13 @@ class Stream:
         return {(row.partition, row.offset) for row in rows if row.value in values}
 
     def last_batch(self) -> set[tuple[int, int]]:
-        """What the last batch planned holds, from the checkpoint."""
-        newest = max((path for path in (self._checkpoint / "offsets").glob("[0-9]*")), key=lambda path: int(path.name))
-        topics = json.loads(newest.read_text().splitlines()[-1])["offsets"]
+        """What the last batch planned holds, from the checkpoint; those without rows only tell what was waited for."""
+        files = sorted((self._checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name), reverse=True)
+        return next((rows for path in files if (rows := self._rows_of(path))), set())
+
+    @staticmethod
+    def _rows_of(batch: Path) -> set[tuple[int, int]]:
+        topics = json.loads(batch.read_text().splitlines()[-1])["offsets"]
         spans = [(int(p), span) for partitions in topics.values() for p, span in partitions.items()]
         return {(partition, offset) for partition, (begin, stop) in spans for offset in range(begin, stop)}
 
