@@ -17,6 +17,7 @@ from typing import Any
 
 from apache_kafka import compile_java, java_command
 from broker import create_topic
+from coordinator import memory_in_use
 from group_load import expect, find_coordinator
 from kafka_socket import KafkaSocket
 from kohort.assignors import GroupSpec, MemberSpec, TopicSpec, UniformAssignor
@@ -73,8 +74,10 @@ def run(options: argparse.Namespace) -> Iterator[Table]:
             with KafkaSocket(target.bootstrap_servers) as connection:
                 find_coordinator(connection, "warm-up")
             measure_heartbeats(target, table, options)
+            measure_memory(target, table, 200 if options.quick else 10_000)
             for count in (20,) if options.quick else (100, 1000):
                 measure_convergence(target, table, count)
+    table.notes.append("memory: resident memory of kohort; of Kafka the Java heap in use after a full collection")
     table.notes.append("convergence: rounds of heartbeats without pauses, until a whole round has moved nobody")
     yield table
     yield assignment_table(options)
@@ -93,6 +96,29 @@ def measure_heartbeats(target: Target, table: Table, options: argparse.Namespace
     table.put(target.side, name, load.cpu_us_per_request, "broker CPU us/request", goal="at most 1/5 of Kafka's")
     for member in members:
         member.connection.close()
+
+
+def measure_memory(target: Target, table: Table, count: int) -> None:
+    create_topic(target.bootstrap_servers, "remembered", 1)
+    connections = [KafkaSocket(target.bootstrap_servers) for _ in range(CONNECTIONS)]
+
+    def join(prefix: str, size: int) -> None:
+        members = [
+            Member(connections[i % CONNECTIONS], f"{prefix}-{i}", f"m-{i:05d}", "remembered") for i in range(size)
+        ]
+        for begin in range(0, size, CONNECTIONS * DEPTH):
+            some = members[begin : begin + CONNECTIONS * DEPTH]
+            for member in some:
+                member.send()
+            for member in some:
+                member.receive()
+
+    join("warm", count // 5)
+    before = memory_in_use(target)
+    join("remembered", count)
+    table.put(target.side, "memory per member, its group included", (memory_in_use(target) - before) / count, "bytes")
+    for connection in connections:
+        connection.close()
 
 
 def converge(members: list[Member]) -> float:

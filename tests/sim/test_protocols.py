@@ -15,17 +15,16 @@ from kohort.sim.checkers import ANY_PROTOCOL, Fenced
 from kohort.sim.member import SimMember
 from kohort.sim.modern_mutations import MODERN_MUTATIONS
 from kohort.sim.mutations import Mutation
-from kohort.sim.options import Options, protocols_of
+from kohort.sim.options import MOVING, Options, protocols_of
 from kohort.sim.runner import checkers_for, hunt, run_seed
 from kohort.sim.trace import CheckFailed
 from kohort.sim.world import World
 
 SHORT: dict[str, Any] = {"minutes": 1.0}
-EITHER: dict[str, Any] = {"assignors": ("cooperative-sticky",), "protocols": ("either",)}
 SMALL: dict[str, Any] = {"minutes": 0.7, "members": 6, "groups": 1, "topics": 2, "loners": 0, "static_share": 0.3}
 HARD: dict[str, tuple[int, dict[str, Any]]] = {
-    "a group that moves back is not stored": (10, {"minutes": 1.0, **EITHER}),
-    "a group that moves begins anew": (10, {**SMALL, **EITHER}),
+    "a group that moves back is not stored": (10, {"minutes": 1.0, **MOVING}),
+    "a group that moves begins anew": (10, {**SMALL, **MOVING}),
     "accept every epoch": (13, {"minutes": 1.0, "protocols": ("consumer",)}),
     "show members where the group is": (2, {**SMALL, "protocols": ("consumer",)}),
 }
@@ -48,11 +47,11 @@ def test_groups_of_the_consumer_protocol_under_faults(seed: int, protocols: tupl
 
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_that_move_between_the_protocols_under_faults(seed: int) -> None:
-    run(seed, **EITHER)
+    run(seed, **MOVING)
 
 
 def test_a_run_can_be_repeated() -> None:
-    first, again = run(2, **EITHER), run(2, **EITHER)
+    first, again = run(2, **MOVING), run(2, **MOVING)
     assert first.trace.digest == again.trace.digest
 
 

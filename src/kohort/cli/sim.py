@@ -12,9 +12,10 @@ import typer
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, is_terminal, plain_table, print_json
 from kohort.cli.style import command, new_app
-from kohort.sim.mutations import MUTATIONS
-from kohort.sim.options import TRANSACTIONS
-from kohort.sim.runner import Result, checkers_for, hunt, run_seed, run_seeds, shrink
+from kohort.sim.modern_mutations import OF_THE_CONSUMER_PROTOCOL
+from kohort.sim.mutations import MUTATIONS, Mutation
+from kohort.sim.options import MOVING, TRANSACTIONS
+from kohort.sim.runner import Caught, Result, checkers_for, hunt, run_seed, run_seeds, shrink
 from kohort.sim.txn_mutations import TXN_MUTATIONS
 
 app = new_app()
@@ -139,10 +140,15 @@ def _report(result: Result, world: dict[str, Any], as_json: bool) -> None:
 
 
 def _hunt_all(seeds: range, world: dict[str, Any], as_json: bool) -> None:
-    rows: list[dict[str, Any]] = []
-    for mutation in TXN_MUTATIONS if "transactors" in world else MUTATIONS:
-        caught = hunt(mutation, seeds, **world)
-        rows.append({"bug": mutation.title, "seed": caught.seed, "found": caught.failure})
+    found: list[Caught] = []
+    if "transactors" in world:
+        found += [hunt(mutation, seeds, **world) for mutation in TXN_MUTATIONS]
+    else:
+        found += [hunt(mutation, seeds, **world) for mutation in MUTATIONS]
+        found += [_hunt_modern(mutation, seeds, world) for mutation in OF_THE_CONSUMER_PROTOCOL]
+    rows: list[dict[str, Any]] = [
+        {"bug": caught.mutation.title, "seed": caught.seed, "found": caught.failure} for caught in found
+    ]
     if as_json:
         print_json(rows)
     else:
@@ -150,6 +156,12 @@ def _hunt_all(seeds: range, world: dict[str, Any], as_json: bool) -> None:
         print("\n".join(plain_table(("bug", "seed", "found"), table)))
     if missed := [row["bug"] for row in rows if row["seed"] is None]:
         raise Failed(f"not caught within {len(seeds)} seeds: {', '.join(missed)}")
+
+
+def _hunt_modern(mutation: Mutation, seeds: range, world: dict[str, Any]) -> Caught:
+    """In groups of the consumer protocol, then in such as move between the protocols."""
+    caught = hunt(mutation, seeds, **{**world, "protocols": ("consumer",)})
+    return hunt(mutation, seeds, **{**world, **MOVING}) if caught.seed is None else caught
 
 
 class _Progress:

@@ -89,3 +89,5 @@ MODERN_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "Legality": (Mutation("accept every epoch", heartbeat, "check_epoch", _any_epoch),),
 }
 """By the checker that finds each by itself."""
+
+OF_THE_CONSUMER_PROTOCOL = tuple({one.title: one for bugs in MODERN_MUTATIONS.values() for one in bugs}.values())

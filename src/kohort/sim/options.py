@@ -136,6 +136,8 @@ _FAULT = ("_every_ms", "retention_ms")
 _USE = ("produce_every_ms", "commit_every_ms", "transact_every_ms")
 
 _MIXED = (("consumer",), ("classic", "consumer"), ("either",))
+MOVING: dict[str, Any] = {"protocols": ("either",), "assignors": ("cooperative-sticky",)}
+"""Groups that move between the protocols: members that are to meet in one must have an assignor in common."""
 
 
 def protocols_of(seed: int) -> dict[str, Any]:
@@ -144,9 +146,7 @@ def protocols_of(seed: int) -> dict[str, Any]:
     if random.random() >= 1 / 3:
         return {}
     protocols = random.choice(_MIXED)
-    # Members that are to meet in one group must have an assignor in common.
-    together = {"assignors": ("cooperative-sticky",)} if protocols == ("either",) else {}
-    return {"protocols": protocols, **together}
+    return dict(MOVING) if protocols == MOVING["protocols"] else {"protocols": protocols}
 
 
 TRANSACTIONS: dict[str, Any] = {
