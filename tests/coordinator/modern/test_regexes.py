@@ -47,6 +47,24 @@ def test_new_topics_are_found() -> None:
     assert members.settle()["a"] == {"orders": {0, 1, 2, 3}, "bills": {0}}
 
 
+def test_expressions_are_resolved_again_now_and_then() -> None:
+    """testConsumerGroupMemberJoinsRefreshesExpiredRegexes: also where no topic came, as far as the broker has heard."""
+    members = Members()
+    by_regex(members, "a", "orders.*")
+    first_ms = members.group.resolved["orders.*"].timestamp_ms
+
+    def pass_time(minutes: int) -> None:
+        for _ in range(2 * minutes):
+            members.world.advance(30_000)
+            members.beat("a")
+            members.world.advance(0)
+
+    pass_time(9)
+    assert members.group.resolved["orders.*"].timestamp_ms == first_ms
+    pass_time(2)
+    assert members.group.resolved["orders.*"].timestamp_ms > first_ms
+
+
 def test_an_expression_that_nobody_has_any_more_is_forgotten() -> None:
     members = Members()
     by_regex(members, "a", "ord.*")
