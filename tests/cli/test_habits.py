@@ -38,6 +38,8 @@ from serving import environment
         ("kafka-transactions.sh -b h describe --transactional-id x", "transactions -b h describe x"),
         ("kafka-transactions.sh find-hanging --topic t", "transactions list --hanging --topic t"),
         ("history --group g", "history --group g"),
+        ("topics list --brokers a:1", "topics list -b a:1"),
+        ("sim --brokers 3 --seeds 2", "sim --brokers 3 --seeds 2"),
         ("--version", "--version"),
         ("", ""),
     ],

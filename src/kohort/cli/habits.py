@@ -50,8 +50,13 @@ WORDS = {("transactions", "find-hanging"): ["list", "--hanging"]}
 WITHOUT_NAMES = ("list",)
 
 
+OWN_SPELLINGS = {"sim": frozenset({"--brokers"})}
+"""Options that a command has by such a name."""
+
+
 def translate(words: list[str]) -> list[str]:
-    words = [_spelt(word) for word in words]
+    own = OWN_SPELLINGS.get(words[0], frozenset()) if words else frozenset()
+    words = [word if word.partition("=")[0] in own else _spelt(word) for word in words]
     connection, rest = _split_connection(words)
     if not rest or rest[0].startswith("-"):
         return words
