@@ -77,4 +77,4 @@ class Mutations:
             )
             self.wait_ms = max(self.wait_ms, wait_ms)
         if not self._known[topic]:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)

@@ -45,9 +45,14 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     return response
 
 
+def _said(error: KafkaError) -> str | None:
+    """Kafka says nothing more of a quota that is exceeded: the wait is in the answer."""
+    return None if error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED else error.message
+
+
 def _refuse(row: Any, error: KafkaError) -> None:
     row.error_code = error.code
-    row.error_message = error.message
+    row.error_message = _said(error)
     row.num_partitions = row.replication_factor = -1
     row.configs = None
 
@@ -164,7 +169,7 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
             mutations.count(topic.name, len(topic.partitions))
             yield from core.topics.deleting(topic)
         except KafkaError as error:
-            row.error_code, row.error_message = error.code, error.message
+            row.error_code, row.error_message = error.code, _said(error)
             continue
         row.name, row.topic_id = topic.name, topic.topic_id
         deleted.append(topic)
@@ -206,7 +211,7 @@ def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Step
                 continue
             yield from core.topics.growing(topic, asked.count)
         except KafkaError as error:
-            row.error_code, row.error_message = error.code, error.message
+            row.error_code, row.error_message = error.code, _said(error)
             continue
         core.topic_grew(topic.name, now_ms)
     response.throttle_time_ms = mutations.wait_ms
