@@ -127,3 +127,69 @@ def test_who_is_over_waits_as_long(both: Both) -> None:
     assert not theirs.responses and not ours.responses
     for client in both:
         alter(client, [("client-id", "test")], {"producer_byte_rate": None, "consumer_byte_rate": None})
+
+
+def create(client: WireClient, version: int, *topics: tuple[str, int]) -> Any:
+    kind = m.CreateTopicsRequest
+    rows = [kind.CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in topics]
+    answer = client.call(kind(topics=rows, timeout_ms=30_000), version)
+    return [(row.error_code, row.error_message) for row in answer.topics], answer.throttle_time_ms
+
+
+def grow(client: WireClient, version: int, topic: str, count: int) -> Any:
+    kind = m.CreatePartitionsRequest
+    row = kind.CreatePartitionsTopic(name=topic, count=count, assignments=None)
+    answer = client.call(kind(topics=[row], timeout_ms=30_000), version)
+    return [(row.error_code, row.error_message) for row in answer.results], answer.throttle_time_ms
+
+
+def delete(client: WireClient, version: int, *topics: str) -> Any:
+    answer = client.call(m.DeleteTopicsRequest(topic_names=list(topics), timeout_ms=30_000), version)
+    message = (lambda row: row.error_message) if version >= 5 else (lambda row: None)
+    return [(row.error_code, message(row)) for row in answer.responses], answer.throttle_time_ms
+
+
+def fresh(both: Both) -> Both:
+    first, second = (WireClient("{}:{}".format(*client.socket.getpeername()[:2])) for client in both)
+    return first, second
+
+
+def test_mutations_over_the_quota(both: Both) -> None:
+    """A bucket of 11 seconds' worth: it may be overdrawn once, then nothing is changed until it is full again."""
+    for client in both:
+        alter(client, [("client-id", "test")], {"controller_mutation_rate": 2.0})
+    time.sleep(1)
+    steps: list[Any] = [
+        lambda client: create(client, 7, ("m1", 10), ("m2", 20), ("m3", 1)),
+        lambda client: grow(client, 3, "m1", 12),
+        lambda client: delete(client, 5, "m1"),
+        lambda client: create(client, 7, ("m4", 0)),
+        lambda client: create(client, 5, ("m5", 1)),
+        lambda client: delete(client, 4, "m5"),
+        lambda client: delete(client, 5, "m2"),
+    ]
+    both = fresh(both)
+    for number, step in enumerate(steps):
+        theirs, ours = (step(client) for client in both)
+        assert ours[0] == theirs[0], number
+        assert abs(ours[1] - theirs[1]) < 1500 and bool(ours[1]) == bool(theirs[1]), (number, ours, theirs)
+        following = fresh(both)  # nothing is read from the others for a while
+        for client in both:
+            client.close()
+        both = following
+    for client in both:
+        alter(client, [("client-id", "test")], {"controller_mutation_rate": None})
+    time.sleep(1)
+    theirs, ours = (delete(client, 5, "m1", "m2") for client in both)
+    assert ours == theirs
+    for client in both:
+        client.close()
+
+
+@pytest.mark.parametrize("value", [0.5, 0.0, -1.0])
+def test_what_is_a_rate_of_mutations(both: Both, value: float) -> None:
+    for parts in ([("client-id", "other")], [("user", "u")], [("ip", "10.0.0.9")]):
+        theirs, ours = (alter(client, parts, {"controller_mutation_rate": value}) for client in both)
+        assert ours == theirs
+        for client in both:
+            alter(client, parts, {"controller_mutation_rate": None})
