@@ -118,7 +118,7 @@ def directory() -> Iterator[str]:
 def s3(delay_ms: float) -> Iterator[str]:
     """A bucket of moto; brokers that are started meanwhile find it by their environment."""
     (port,) = free_ports(1)
-    command = [sys.executable, str(Path(__file__).with_name("slow_s3.py")), str(port), str(delay_ms)]
+    command = [sys.executable, str(Path(__file__).resolve().parents[1] / "tools" / "s3.py"), str(port), str(delay_ms)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     before = dict(os.environ)
     try:

@@ -4,8 +4,11 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+S3 = Path(__file__).resolve().parents[2] / "tools" / "s3.py"
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +19,7 @@ def moto():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, str(S3), str(port), "0"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

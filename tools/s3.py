@@ -1,4 +1,4 @@
-"""S3 on loopback, by moto: `python slow_s3.py PORT DELAY_MS`; every answer takes that longer."""
+"""S3 on loopback, by moto: `python s3.py PORT DELAY_MS`; every answer takes that longer."""
 
 from __future__ import annotations
 
