@@ -83,11 +83,11 @@ _BROKER = [
     # Security.
     _key("ssl.keystore.location", _S, None, "The private key and the certificates of the broker: PEM, PKCS12 or JKS."),
     _key("ssl.keystore.password", ConfigType.PASSWORD, None, "The password of that store."),
-    _key("ssl.keystore.type", _S, None, "PEM, PKCS12 or JKS; it is seen from the store itself."),
+    _key("ssl.keystore.type", _S, None, "No effect: whether it is PEM, PKCS12 or JKS is seen from the store itself."),
     _key("ssl.key.password", ConfigType.PASSWORD, None, "The password of the private key."),
     _key("ssl.truststore.location", _S, None, "The authorities that sign certificates of clients: PEM, PKCS12 or JKS."),
     _key("ssl.truststore.password", ConfigType.PASSWORD, None, "The password of that store."),
-    _key("ssl.truststore.type", _S, None, "PEM, PKCS12 or JKS; it is seen from the store itself."),
+    _key("ssl.truststore.type", _S, None, "No effect: whether it is PEM, PKCS12 or JKS is seen from the store itself."),
     _key(
         "ssl.client.auth", _S, "none", "Whether clients show a certificate.", choices=("none", "requested", "required")
     ),

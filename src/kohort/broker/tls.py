@@ -51,7 +51,8 @@ class Certificates:
         config = self._config
         trusted = config["ssl.truststore.location"]
         try:
-            own, authorities = self._store("ssl.keystore"), self._store("ssl.truststore") if trusted else None
+            own = self._store(config["ssl.keystore.location"], config["ssl.keystore.password"])
+            authorities = self._store(trusted, config["ssl.truststore.password"]) if trusted else None
             for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self.context):
                 load_key(context, own, config["ssl.key.password"])
                 if authorities is not None:
@@ -66,10 +67,8 @@ class Certificates:
             raise ConfigError("ssl.client.auth needs ssl.truststore.location: the authorities that sign clients")
         self.context.verify_mode = mode
 
-    def _store(self, which: str) -> Store:
-        config, location = self._config, self._config[f"{which}.location"]
-        content = Path(location).read_bytes()
-        return read_store(content, config[f"{which}.password"], location, config["ssl.key.password"])
+    def _store(self, location: str, password: str | None) -> Store:
+        return read_store(Path(location).read_bytes(), password, location, self._config["ssl.key.password"])
 
 
 def distinguished_name(certificate: Mapping[str, Any]) -> str:

@@ -52,15 +52,15 @@ class NoSettings:
 
 @dataclass(slots=True)
 class CoordinatorConfig:
-    """Kafka's settings with Kafka's defaults."""
+    """Kafka's settings with Kafka's defaults, and kohort's own."""
 
     offsets_topic_num_partitions: int = 50
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2_147_483_647
-    max_groups: int = 2_147_483_647
-    max_pending_members: int = 2_147_483_647
+    max_groups: int = 200_000
+    max_pending_members: int = 10_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
