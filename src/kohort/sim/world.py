@@ -68,9 +68,9 @@ class Slot:
         """Fill the slot unless somebody lives in it, the new one or the old."""
         if self._retired:
             return
-        lives = self.lives
-        if len(lives) > 1 and lives[-1].protocol == "consumer" and not lives[-1].member.in_group:
-            lives[-1].crash()  # its instance id is held by the other for as long as that lives: somebody ends one
+        for life in reversed(self.lives):
+            if len(self.lives) > 1 and life.protocol == "consumer" and not life.member.in_group:
+                life.crash()  # its instance id is held by the other for as long as that lives: somebody ends one
         if not self.alive and (left := self.lives):
             self.member = left[-1]
         self.doubles = [double for double in self.doubles if double.alive and double is not self.member]
