@@ -1,7 +1,8 @@
 """A partition is given up before it is taken over, whatever protocol its members speak; in the end each has one owner.
 
 One that the coordinator has put out may not know it yet and read on: it is no member, and its commits are refused. So
-is a static one that has said that it leaves for a while: what it was to give up goes to others at once.
+is a static one that has said that it leaves for a while: what it was to give up goes to others at once. And a static
+one of a classic group that has not rejoined in time stays a member, of an older generation, whose commits are refused.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.modern.leaving import LEAVES_FOR_A_WHILE
 from kohort.coordinator.modern.member import Member
+from kohort.sim.checkers.ownership import KeptAssignments
 from kohort.sim.member import SimMember
-from kohort.sim.trace import Checker
 
 
-class Epochs(Checker):
+class Epochs(KeptAssignments):
     def __init__(self) -> None:
+        super().__init__()
         self._owners: dict[tuple[str, TopicPartition], SimMember] = {}
         self._world: Any = None
 
@@ -34,6 +37,8 @@ class Epochs(Checker):
         core = self._world.broker.core
         group = core.coordinator.group(member.group_id) if core is not None else None
         known = group.members if group is not None else {}
+        if isinstance(group, ClassicGroup) and other.member.generation.generation_id != group.generation:
+            return False
         return all(_belongs(known.get(one.member.member_id)) for one in (member, other))
 
     def given_up(self, member: SimMember, partitions: frozenset[TopicPartition], lost: bool) -> None:
@@ -52,6 +57,8 @@ class Epochs(Checker):
             members = [member for member in world.members() if member.group_id == group_id]
             wanted = {tp for tp in world.partitions_there() if any(tp.topic in member.topics for member in members)}
             owned = sorted(tp for member in members for tp in member.member.owned)
+            if group_id in self._kept_as_it_was:
+                wanted &= set(owned)
             if owned != sorted(wanted):
                 self.fail(f"when all is quiet {group_id} has {owned}, {sorted(wanted)} are there")
 

@@ -9,16 +9,31 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.client.types import TopicPartition
-from kohort.coordinator.events import GroupEvent, RebalanceCompleted
+from kohort.coordinator.events import EpochStarted, GroupEvent, RebalanceCompleted
 from kohort.protocol.messages import JoinGroupRequest
 from kohort.sim.member import SimMember
 from kohort.sim.trace import Checker
 
 
-class Ownership(Checker):
+class KeptAssignments(Checker):
+    """Knows the groups of the exception."""
+
     def __init__(self) -> None:
-        self._owners: dict[tuple[str, int, int], dict[TopicPartition, SimMember]] = {}
         self._kept_as_it_was: set[str] = set()
+
+    def answered(self, coordinator: Any, call: Any, message: Any, response: Any) -> None:
+        if isinstance(message, JoinGroupRequest) and response.skip_assignment:
+            self._kept_as_it_was.add(message.group_id)
+
+    def group_event(self, event: GroupEvent) -> None:
+        if isinstance(event, RebalanceCompleted | EpochStarted):
+            self._kept_as_it_was.discard(event.group_id)
+
+
+class Ownership(KeptAssignments):
+    def __init__(self) -> None:
+        super().__init__()
+        self._owners: dict[tuple[str, int, int], dict[TopicPartition, SimMember]] = {}
         self._ends: dict[str, int] = {}  # how often a group was removed; its generations then begin anew
         self._ends_then: dict[tuple[str, int], int] = {}  # the same when a client was told a generation
 
@@ -26,14 +41,9 @@ class Ownership(Checker):
         self._ends[group_id] = self._ends.get(group_id, 0) + 1
 
     def answered(self, coordinator: Any, call: Any, message: Any, response: Any) -> None:
+        super().answered(coordinator, call, message, response)
         if isinstance(message, JoinGroupRequest):
             self._ends_then[call.client_id, response.generation_id] = self._ends.get(message.group_id, 0)
-            if response.skip_assignment:
-                self._kept_as_it_was.add(message.group_id)
-
-    def group_event(self, event: GroupEvent) -> None:
-        if isinstance(event, RebalanceCompleted):
-            self._kept_as_it_was.discard(event.group_id)
 
     def assigned(self, member: SimMember, partitions: frozenset[TopicPartition], generation_id: int) -> None:
         ends = self._ends_then.get((member.name, generation_id), 0)
