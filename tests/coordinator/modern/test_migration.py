@@ -144,6 +144,21 @@ def test_what_a_cooperative_member_has_yet_to_give_up_is_nobody_elses() -> None:
     assert group.owned["new"] == {"orders": {2, 3}} and group.owned[old] == {"orders": {0, 1}}
 
 
+def test_a_generation_that_left_something_out_is_followed_by_an_epoch() -> None:
+    """Also where the member that converts the group is a static one that comes back, for which nothing changes."""
+    group = Mixed()
+    group.old_join("", group_instance_id="one")
+    group.world.advance(0)
+    old = group.world.replies["join-"].member_id
+    group.generations[old] = group.world.replies["join-"].generation_id
+    group.old_sync(old, {old: {0, 1, 2, 3}})
+    group.old_join(old, owned={0, 1, 2, 3}, group_instance_id="one")
+    assert not group.old_sync(old, {old: {0, 1}}).error_code
+    group.join("new", instance_id="one")
+    group.beat("new")
+    assert group.owned["new"] == {"orders": {0, 1, 2, 3}}
+
+
 def test_a_classic_member_joins_a_group_of_the_consumer_protocol() -> None:
     group = Mixed()
     group.join("new")

@@ -6,7 +6,7 @@ KIP-848 group (classic_members.py). When only such members are left the group be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from kohort.assignors import (
     Assignment,
@@ -140,11 +140,16 @@ def _take_over(steps: Steps, old: ClassicGroup, members: Mapping[str, ClassicMem
             ClassicMetadata(member.session_timeout_ms, tuple(member.protocols)),
         )
         steps.put(Kind.MEMBER, metadata, member_id)
-    steps.put(Kind.GROUP, GroupEpoch(epoch, metadata_hash(context.topics, group.subscribed_names())))
+    held = {(topic_id, number) for given in targets.values() for topic_id in given for number in given[topic_id]}
+    read = {name: context.topics.by_name(name) for name in group.subscribed_names()}
+    is_whole = all((topic[0], number) in held for topic in read.values() if topic for number in range(topic[1]))
+    # A generation that left something out was not the last step of a rebalance: the next heartbeat begins an epoch.
+    topics_hash = metadata_hash(context.topics, read) if is_whole else 0
+    steps.put(Kind.GROUP, GroupEpoch(epoch, topics_hash))
     for member_id, target in targets.items():
         steps.put(Kind.TARGET_MEMBER, target, member_id)
     steps.put(Kind.TARGET, TargetEpoch(epoch, 0))
-    pending_of = _withheld(context.topics, said_of, targets, epoch)
+    pending_of = _withheld(context.topics, said_of, held, epoch)
     for member_id, target in targets.items():
         assigned = {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in target.items()}
         pending = pending_of.get(member_id, NOTHING)
@@ -157,16 +162,10 @@ def _take_over(steps: Steps, old: ClassicGroup, members: Mapping[str, ClassicMem
 
 
 def _withheld(
-    topics: Topics, said_of: Mapping[str, Subscription], given: Mapping[str, Partitions], epoch: int
+    topics: Topics, said_of: Mapping[str, Subscription], held: Set[tuple[bytes, int]], epoch: int
 ) -> dict[str, dict[bytes, dict[int, int]]]:
     """What a cooperative member had when it joined, and nobody was given: it may not have given it up yet, and rejoins
     when it has. Where several say so it is the one whose word is the newest."""
-    held = {
-        (topic_id, number)
-        for partitions in given.values()
-        for topic_id in partitions
-        for number in partitions[topic_id]
-    }
     owner: dict[tuple[bytes, int], str] = {}
     for member_id in sorted(said_of, key=lambda name: said_of[name].generation_id):
         for topic_id, numbers in to_ids(topics, said_of[member_id].owned_partitions).items():

@@ -1,7 +1,9 @@
 """In one generation no partition has two owners; when all is quiet every partition has one.
 
 One exception, Kafka's own (KIP-814): a static leader that comes back to a stable group is told to keep the assignment
-as it is, so partitions that were added while it was away stay without an owner until the next rebalance.
+as it is, so partitions that were added while it was away stay without an owner until the next rebalance. Another one:
+a group whose last member of the consumer protocol comes back as a classic one goes on without a rebalance, and so
+without a leader that looks after its topics.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from kohort.client.types import TopicPartition
-from kohort.coordinator.events import EpochStarted, GroupEvent, RebalanceCompleted
+from kohort.coordinator.classic.group import ClassicGroup
+from kohort.coordinator.events import EpochStarted, GroupConverted, GroupEvent, RebalanceCompleted
 from kohort.protocol.messages import JoinGroupRequest
 from kohort.sim.member import SimMember
 from kohort.sim.trace import Checker
@@ -28,6 +31,8 @@ class KeptAssignments(Checker):
     def group_event(self, event: GroupEvent) -> None:
         if isinstance(event, RebalanceCompleted | EpochStarted):
             self._kept_as_it_was.discard(event.group_id)
+        elif isinstance(event, GroupConverted) and event.to_type == ClassicGroup.type:
+            self._kept_as_it_was.add(event.group_id)
 
 
 class Ownership(KeptAssignments):
