@@ -52,7 +52,7 @@ def urls() -> dict[str, str]:
 
 kernel = Extension(
     "kohort.records._decode",
-    sources=["src/kohort/records/_decode.c"],
+    sources=[f"src/kohort/records/_{part}.c" for part in ("crc", "decode", "encode")],
     extra_compile_args=["-O3", "-g0", "-fvisibility=hidden"],
     extra_link_args=["-Wl,--build-id=none"] if os.uname().sysname == "Linux" else [],
     optional=True,

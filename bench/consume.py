@@ -114,6 +114,7 @@ class Comparison:
     """Clients in rows: records a second and CPU per record, the best of a few rounds."""
 
     title: str
+    pairs: dict[str, tuple[str, str, float]]
     rows: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def put(self, client: str, result: dict[str, float] | None) -> None:
@@ -126,7 +127,7 @@ class Comparison:
     def ratios(self) -> dict[str, tuple[float, float, float]]:
         """Times the rate, times less CPU, goal."""
         found = {}
-        for name, (ours, theirs, goal) in PAIRS.items():
+        for name, (ours, theirs, goal) in self.pairs.items():
             if ours in self.rows and theirs in self.rows:
                 a, b = self.rows[ours], self.rows[theirs]
                 found[name] = (a["rate"] / b["rate"], b["cpu_us"] / a["cpu_us"], goal)
@@ -196,7 +197,7 @@ def run(options: argparse.Namespace) -> list[Any]:
                 fill(target.bootstrap_servers, topic, codec, total)
                 broker = "kohort" if side == "kohort" else "Apache Kafka"
                 title = f"Consuming {total:,} records of {VALUE_SIZE} bytes, compression {codec}, from {broker}"
-                table = Comparison(title)
+                table = Comparison(title, PAIRS)
                 for _ in range(1 if options.quick else ROUNDS):
                     for client in CLIENTS:
                         table.put(client, measure(client, target.bootstrap_servers, topic, total))

@@ -27,10 +27,12 @@ SECTIONS = (
     "cluster",
     "assignors",
     "consume",
+    "produce",
     "decode",
     "log",
     "hostile",
     "spark",
+    "spark_sink",
     "history",
 )
 QUICK_PROGRAMS = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shutil
 import statistics
 import subprocess
@@ -53,10 +54,11 @@ class Sizes:
     batches: tuple[int, ...]
     rounds: int
     latency_seconds: float
+    sink_rows: int
 
 
-FULL = Sizes(4_000_000, 500_000, 1_000_000, (500_000, 1_000_000), 3, 8)
-QUICK = Sizes(100_000, 10_000, 50_000, (20_000,), 1, 3)
+FULL = Sizes(4_000_000, 500_000, 1_000_000, (500_000, 1_000_000), 3, 8, 1_000_000)
+QUICK = Sizes(100_000, 10_000, 50_000, (20_000,), 1, 3, 20_000)
 
 
 # -- results -------------------------------------------------------------------------------------------------------
@@ -300,8 +302,17 @@ def tables(bench: Bench) -> Iterator[SparkTable]:
 
 def run(options: argparse.Namespace) -> Iterator[SparkTable]:
     """Each table as soon as it is there."""
-    import os
+    with opened(options) as (bench, notes), WorkerMemory(os.getpid()) as memory:
+        notes.append(f"{CEILING}: a Python source that hands out rows from memory, the most that Spark's API allows")
+        for table in tables(bench):
+            used = f"a Python worker of kohort's source used at most {memory.most_bytes / 2**20:.0f} MB so far"
+            table.notes = [*notes, used]
+            yield table
 
+
+@contextlib.contextmanager
+def opened(options: argparse.Namespace) -> Iterator[tuple[Bench, list[str]]]:
+    """A broker and a session, and what is to be said of them."""
     import kohort.spark
 
     sizes = QUICK if options.quick else FULL
@@ -314,16 +325,10 @@ def run(options: argparse.Namespace) -> Iterator[SparkTable]:
     except (OSError, subprocess.CalledProcessError) as error:
         readers = ("kohort",)
         notes.append(f"Spark's connector is left out, its jars cannot be fetched: {error}")
-    notes.append(f"{CEILING}: a Python source that hands out rows from memory, the most that Spark's API allows")
     with running(side, {"group.initial.rebalance.delay.ms": 0}) as broker:
         spark = kohort.spark.session("bench", "local[2]", config)
         register(spark)
         try:
-            bench = Bench(spark, broker.bootstrap_servers, sizes, (*readers, CEILING))
-            with WorkerMemory(os.getpid()) as memory:
-                for table in tables(bench):
-                    used = f"a Python worker of kohort's source used at most {memory.most_bytes / 2**20:.0f} MB so far"
-                    table.notes = [*notes, used]
-                    yield table
+            yield Bench(spark, broker.bootstrap_servers, sizes, (*readers, CEILING)), notes
         finally:
             spark.stop()

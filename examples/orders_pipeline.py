@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -66,11 +67,9 @@ def report(spark: SparkSession, outputs: list[str]) -> DataFrame:
 
 def produce_orders(servers: str, topic: str, count: int, first: int = 0, seconds_apart: float = 0.05) -> None:
     """Orders whose times begin some minutes ago, so that windows close at once."""
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
     chance = random.Random(first)
     began = time.time() - 600
+    orders = []
     for number in range(first, first + count):
         order = {
             "id": f"order-{number}",
@@ -78,10 +77,9 @@ def produce_orders(servers: str, topic: str, count: int, first: int = 0, seconds
             "amount": round(chance.uniform(5, 500), 2),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began + number * seconds_apart)),
         }
-        producer.produce(topic, json.dumps(order), order["id"])
-        if number % 1000 == 0:
-            producer.poll(0)
-    producer.flush()
+        orders.append({"key": order["id"], "value": json.dumps(order)})
+    with kohort.Producer(bootstrap_servers=servers) as producer:
+        producer.send_columns(topic, pa.Table.from_pylist(orders)).result()
 
 
 @contextlib.contextmanager

@@ -87,8 +87,12 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
-    from kohort.client.producer_async import (
+    from kohort.client.delivery import (
         Delivery,
+    )
+    from kohort.client.producer_columns import (
+        ColumnsDelivery,
+        StoredRows,
     )
     from kohort.coordinator.events import (
         GroupEvent,
@@ -110,6 +114,7 @@ __all__ = [
     "Cluster",
     "ClusterDescription",
     "ClusterMetadata",
+    "ColumnsDelivery",
     "CommitFailedError",
     "ConfigEntry",
     "ConfigError",
@@ -152,6 +157,7 @@ __all__ = [
     "StartError",
     "StickyAssignor",
     "StoredRecord",
+    "StoredRows",
     "Subscription",
     "SubscriptionPattern",
     "TopicPartition",
@@ -174,6 +180,7 @@ _HOMES = {
     "Cluster": "kohort.broker.embedded_cluster",
     "ClusterDescription": "kohort.client.admin_types",
     "ClusterMetadata": "kohort.assignors",
+    "ColumnsDelivery": "kohort.client.producer_columns",
     "CommitFailedError": "kohort.client",
     "ConfigEntry": "kohort.client.admin_types",
     "ConfigError": "kohort.client",
@@ -181,7 +188,7 @@ _HOMES = {
     "ConsumerGroupMetadata": "kohort.client",
     "ConsumerRecord": "kohort.client",
     "CooperativeStickyAssignor": "kohort.assignors",
-    "Delivery": "kohort.client.producer_async",
+    "Delivery": "kohort.client.delivery",
     "ErrorCode": "kohort.protocol.errors",
     "Fault": "kohort.broker.faults",
     "FaultError": "kohort.broker.controls",
@@ -217,6 +224,7 @@ _HOMES = {
     "StartError": "kohort.broker.boot",
     "StickyAssignor": "kohort.assignors",
     "StoredRecord": "kohort.broker.inside",
+    "StoredRows": "kohort.client.producer_columns",
     "Subscription": "kohort.assignors",
     "SubscriptionPattern": "kohort.client",
     "TopicPartition": "kohort.client",

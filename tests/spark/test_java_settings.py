@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kohort.spark.java_settings import MSK_PROVIDER, for_librdkafka, from_java
+from kohort.client.producer_config import ProducerConfig
+from kohort.spark.java_settings import MSK_PROVIDER, from_java
 from kohort.spark.options import OptionError, parse_read_options, parse_write_options
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="se\\"cret;";'
@@ -78,14 +79,12 @@ def test_the_settings_of_a_java_job_as_they_are() -> None:
     assert options.config()["ssl.truststore.location"] == "/t.p12"
 
 
-def test_a_producers_settings_in_librdkafkas_names() -> None:
-    write = parse_write_options({"kafka.bootstrap.servers": "h:1", "topic": "t", "kafka.sasl.jaas.config": OAUTH})
-    assert for_librdkafka(write.producer) == {
-        "enable.idempotence": "true", "bootstrap.servers": "h:1", "sasl.mechanism": "OAUTHBEARER",
-        "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "s", "sasl.oauthbearer.scope": "kafka",
-        "sasl.oauthbearer.method": "oidc",
+def test_a_producer_takes_them_too() -> None:
+    given = {
+        "kafka.bootstrap.servers": "h:1", "topic": "t", "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.jaas.config": OAUTH, "kafka.sasl.oauthbearer.token.endpoint.url": "https://h/token",
     }  # fmt: skip
-    renamed = for_librdkafka({"ssl.cafile": "a", "max.request.size": "9", "buffer.memory": "2048", "linger.ms": "5"})
-    assert renamed == {
-        "ssl.ca.location": "a", "message.max.bytes": "9", "queue.buffering.max.kbytes": "2", "linger.ms": "5",
-    }  # fmt: skip
+    config = ProducerConfig(parse_write_options(given).producer)
+    assert config["sasl.mechanism"] == "OAUTHBEARER"
+    assert config["sasl.oauthbearer.client.credentials.client.id"] == "me"
+    assert config["sasl.oauthbearer.scope"] == "kafka"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kohort.client.producer_config import ProducerConfig
 from kohort.client.types import TopicPartition
 from kohort.spark.offsets import EARLIEST, LATEST
 from kohort.spark.options import OptionError, parse_read_options, parse_write_options
@@ -91,8 +92,10 @@ def test_refused(mode: str, given: dict[str, str], says: str) -> None:
 
 
 def test_a_sink_is_idempotent() -> None:
-    options = parse_write_options({**SERVERS, "topic": "out", "kafka.acks": "all"})
-    assert options.producer["enable.idempotence"] == "true" and options.producer["acks"] == "all"
+    config = ProducerConfig(parse_write_options({**SERVERS, "topic": "out"}).producer)
+    assert (config["enable.idempotence"], config["acks"]) == (True, -1)
+    config = ProducerConfig(parse_write_options({**SERVERS, "topic": "out", "kafka.acks": "1"}).producer)
+    assert (config["enable.idempotence"], config["acks"]) == (False, 1)  # as with Spark's own sink
 
 
 @pytest.mark.parametrize(

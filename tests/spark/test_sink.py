@@ -12,6 +12,7 @@ from kohort.client.partitioner import partition_for_key
 from kohort.protocol.errors import ErrorCode
 from kohort.spark.options import OptionError, parse_write_options
 from kohort.spark.sink import WriteError, check_columns, write
+from kohort.spark.sink_rows import gathered
 from spark.query import create, unique
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
@@ -96,14 +97,14 @@ def test_a_refused_record_fails_the_task(servers: str) -> None:
     topic = unique("small")
     create(servers, topic, 1, max_message_bytes="200")
     options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
-    with pytest.raises(WriteError, match=rf"{topic}.*a row of 1000 bytes is too large.*max\.message\.bytes"):
+    with pytest.raises(WriteError, match=rf"{topic}.*a row is too large.*max\.message\.bytes"):
         write(options, ("value",), iter([pa.record_batch({"value": [b"x" * 1000]})]))
 
 
 def test_a_row_that_the_producer_refuses_says_what_to_raise(servers: str) -> None:
     options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": "t"})
-    with pytest.raises(WriteError, match=r"a row of 2000000 bytes is too large.*kafka\.message\.max\.bytes"):
-        write(options, ("value",), iter([pa.record_batch({"value": [b"x" * 2_000_000]})]))
+    with pytest.raises(WriteError, match=r"row 1 has 20000\d\d bytes.*kafka\.max\.request\.size"):
+        write(options, ("value",), iter([pa.record_batch({"value": [b"x", b"x" * 2_000_000]})]))
 
 
 @pytest.mark.parametrize("header", [None, {"key": None, "value": b"1"}])
@@ -124,16 +125,35 @@ def test_null_values_and_null_arrays_of_headers_are_written(servers: str) -> Non
     assert write(options, ("value", "headers"), iter([rows])).records == 2
 
 
-def test_a_producer_that_has_failed_for_good_is_replaced(servers: str, broker: kohort.Broker) -> None:
+def test_a_producer_that_has_failed_is_replaced(servers: str, broker: kohort.Broker) -> None:
     topic = unique("out")
     create(servers, topic, 1)
     options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": topic})
     rows = pa.record_batch({"value": [b"x"]})
     assert write(options, ("value",), iter([rows])).records == 1
-    broker.faults.fail("Produce", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, topic=topic)
-    with pytest.raises(WriteError, match="the next attempt of this task begins with a new one"):
+    broker.faults.fail("Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic=topic)
+    with pytest.raises(WriteError, match="TOPIC_AUTHORIZATION_FAILED"):
         write(options, ("value",), iter([rows]))
     assert write(options, ("value",), iter([rows])).records == 1
+    assert len(consumed(servers, [topic], 2)) == 2
+
+
+def test_brokers_that_cannot_be_reached_are_told_of() -> None:
+    given = {**SERVERS, "topic": "t", "kafka.max.block.ms": "200"}
+    with pytest.raises(WriteError, match=r"kafka\.max\.block\.ms|no topic t within"):
+        write(parse_write_options(given), ("value",), iter([pa.record_batch({"value": [b"x"]})]))
+
+
+def test_a_task_without_rows_writes_none(servers: str) -> None:
+    options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": "t"})
+    assert write(options, ("value",), iter([])).records == 0
+
+
+def test_small_batches_of_spark_are_put_together_but_for_the_first() -> None:
+    small = [pa.record_batch({"value": [str(n)] * 10_000, "other": [n] * 10_000}) for n in range(9)]
+    tables = list(gathered(("value",), iter(small)))
+    assert [table.num_rows for table in tables] == [10_000, 70_000, 10_000]
+    assert tables[1].schema.names == ["value"]
 
 
 def test_a_null_topic_is_an_error(servers: str) -> None:
@@ -142,7 +162,7 @@ def test_a_null_topic_is_an_error(servers: str) -> None:
         write(parse_write_options({"kafka.bootstrap.servers": servers}), ("topic", "value"), iter([rows]))
 
 
-def test_a_setting_librdkafka_does_not_know_is_refused(servers: str) -> None:
-    options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": "t", "kafka.no.such.thing": "1"})
-    with pytest.raises(OptionError, match=r"no\.such\.thing"):
-        write(options, ("value",), iter([pa.record_batch({"value": [b"x"]})]))
+@pytest.mark.parametrize(("name", "says"), [("no.such.thing", r"no\.such\.thing"), ("linger", r"linger\.ms")])
+def test_a_setting_that_the_producer_does_not_know_is_refused(name: str, says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        parse_write_options({**SERVERS, "topic": "t", f"kafka.{name}": "1"})

@@ -299,7 +299,7 @@ def test_a_checkpoint_of_another_delivery(query: Query, tmp_path: Path) -> None:
     ("options", "says"),
     [
         ({"delivery": "exactly once"}, "must be at-least-once or exactly-once"),
-        ({"delivery": "exactly-once", "kafka.message.max.bytes": "1"}, "not librdkafka"),
+        ({"delivery": "exactly-once", "kafka.message.max.bytes": "1"}, "max.request.size"),
         ({"delivery": "exactly-once", "kafka.acks": "1"}, "acks=all"),
         ({"delivery": "exactly-once", "kafka.transactional.id": "mine"}, "leave it out"),
         ({"decisionsTopic": "d"}, "is for delivery=exactly-once"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kohort.client.admin_async import AsyncAdmin
     from kohort.client.consumer import Consumer
     from kohort.client.consumer_async import AsyncConsumer
+    from kohort.client.delivery import RecordMetadata
     from kohort.client.errors import (
         CommitFailedError,
         ConfigError,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     )
     from kohort.client.listeners import RebalanceListener
     from kohort.client.producer import Producer
-    from kohort.client.producer_async import AsyncProducer, RecordMetadata
+    from kohort.client.producer_async import AsyncProducer
     from kohort.client.subscriptions import SubscriptionPattern
     from kohort.client.types import (
         ConsumerRecord,
@@ -94,7 +95,7 @@ _HOMES = {
     "ProducerFencedError": "kohort.client.errors",
     "RecordError": "kohort.client.errors",
     "TransactionAbortableError": "kohort.client.errors",
-    "RecordMetadata": "kohort.client.producer_async",
+    "RecordMetadata": "kohort.client.delivery",
     "SubscriptionPattern": "kohort.client.subscriptions",
     "TopicPartition": "kohort.client.types",
 }

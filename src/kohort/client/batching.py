@@ -17,6 +17,7 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import ProduceRequest
 from kohort.records.batch import Header, Record, build_batch
 from kohort.records.compression import Compression
+from kohort.records.encoded import EncodedRecords
 
 RECORD_OVERHEAD = 21
 HEADER_OVERHEAD = 10
@@ -63,12 +64,14 @@ class Stored(NamedTuple):
 class Batch:
     """Records of one partition that travel and succeed or fail together; `promise` is whatever the shell waits on.
 
+    Either `records`, to which others may be added until it is sent, or such as are `encoded` already.
     Where the broker finds it too large it is sent in halves, each a batch whose `root` is the one that was promised.
     """
 
     __slots__ = (
         "attempts",
         "created_ms",
+        "encoded",
         "not_before_ms",
         "open_parts",
         "parts",
@@ -86,6 +89,7 @@ class Batch:
         self.created_ms = now_ms
         self.promise = promise
         self.records: list[Record] = []
+        self.encoded: EncodedRecords | None = None
         self.size = BATCH_OVERHEAD
         self.sequence: int | None = None
         self.attempts = 0
@@ -95,7 +99,18 @@ class Batch:
         self.open_parts = 1
         self.parts: list[Part] = []
 
+    @property
+    def count(self) -> int:
+        return len(self.records) if self.encoded is None else self.encoded.record_count
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no record may be added any more."""
+        return self.encoded is not None or self.sequence is not None or self.attempts > 0
+
     def halves(self) -> list[Batch]:
+        if self.encoded is not None:
+            self.records, self.encoded = self.encoded.records(), None
         middle = len(self.records) // 2
         made = []
         for start, records in ((0, self.records[:middle]), (middle, self.records[middle:])):
@@ -162,7 +177,7 @@ class Batching:
             queue = self._queues[tp] = deque()
         batch = queue[-1] if queue else None
         news = False
-        if batch is None or batch.sequence is not None or batch.attempts or batch.size + size > self.config.batch_size:
+        if batch is None or batch.is_closed or batch.size + size > self.config.batch_size:
             batch = Batch(tp, now_ms, self._new_promise())
             queue.append(batch)
             news = True
@@ -171,6 +186,15 @@ class Batching:
         batch.size += size
         self.buffered_bytes += size
         return batch, place, news or batch.size >= self.config.batch_size
+
+    def append_encoded(self, tp: TopicPartition, encoded: EncodedRecords, now_ms: int) -> Batch:
+        """A whole batch, which waits for nothing."""
+        batch = Batch(tp, now_ms, self._new_promise())
+        batch.encoded = encoded
+        batch.size += encoded.size
+        self.buffered_bytes += encoded.size
+        self._queues.setdefault(tp, deque()).append(batch)
+        return batch
 
     @property
     def pending(self) -> int:
@@ -236,7 +260,7 @@ class Batching:
         first = queue[0]
         if first.attempts:
             return now_ms >= first.not_before_ms
-        full = len(queue) > 1 or first.size >= self.config.batch_size
+        full = len(queue) > 1 or first.encoded is not None or first.size >= self.config.batch_size
         return full or self.flushing or now_ms >= first.created_ms + self.config.linger_ms
 
     def _number(self, batch: Batch) -> bool:
@@ -245,7 +269,7 @@ class Batching:
         if self._id_wanted:
             return False
         batch.sequence = self._sequences.get(batch.tp, 0)
-        self._sequences[batch.tp] = (batch.sequence + len(batch.records)) % MAX_SEQUENCE
+        self._sequences[batch.tp] = (batch.sequence + batch.count) % MAX_SEQUENCE
         return True
 
     def next_deadline(self) -> int | None:
@@ -261,15 +285,7 @@ class Batching:
     def request(self, batches: list[Batch]) -> ProduceRequest:
         topics: dict[str, list[Any]] = {}
         for batch in batches:
-            numbered = batch.sequence is not None
-            data = build_batch(
-                batch.records,
-                compression=self.config.compression,
-                producer_id=self._producer_id.producer_id if numbered else -1,
-                producer_epoch=self._producer_id.epoch if numbered else -1,
-                base_sequence=batch.sequence if batch.sequence is not None else -1,
-                transactional=self.enlisted is not None,
-            )
+            data = self._encode(batch)
             entry = ProduceRequest.PartitionProduceData(index=batch.tp.partition, records=data)
             topics.setdefault(batch.tp.topic, []).append(entry)
         return ProduceRequest(
@@ -279,6 +295,21 @@ class Batching:
             topic_data=[
                 ProduceRequest.TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
             ],
+        )
+
+    def _encode(self, batch: Batch) -> bytes:
+        producer = self._producer_id if batch.sequence is not None else NO_PRODUCER_ID
+        sequence = -1 if batch.sequence is None else batch.sequence
+        transactional = self.enlisted is not None
+        if batch.encoded is not None:
+            return batch.encoded.framed(*producer, sequence, transactional)
+        return build_batch(
+            batch.records,
+            compression=self.config.compression,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            transactional=transactional,
         )
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -315,9 +346,11 @@ class Batching:
 
     def _refused(self, batch: Batch, error: KafkaError, now_ms: int) -> list[Outcome]:
         code = error.code
-        if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._in_flight.pop(batch.tp, None)
-            self._queues[batch.tp].extendleft(reversed(batch.halves()))
+            halves = batch.halves()
+            self.buffered_bytes += sum(half.size - BATCH_OVERHEAD for half in halves) - (batch.size - BATCH_OVERHEAD)
+            self._queues[batch.tp].extendleft(reversed(halves))
             return []
         if code in _FORGOTTEN and self.config.idempotent and self.enlisted is None:
             self._id_wanted = True
@@ -339,7 +372,7 @@ class Batching:
     def _too_late(self, batch: Batch, cause: KafkaError | None) -> KafkaError:
         seconds = self.config.delivery_timeout_ms / 1000
         why = f"the last answer was: {cause}" if cause else "no leader of it could be reached"
-        return KafkaTimeoutError(f"{len(batch.records)} records to {batch.tp} not stored within {seconds:g} s; {why}")
+        return KafkaTimeoutError(f"{batch.count} records to {batch.tp} not stored within {seconds:g} s; {why}")
 
     def expire(self, now_ms: int) -> list[Outcome]:
         """Give up on what waited longer than delivery.timeout.ms."""
@@ -360,6 +393,7 @@ class Batching:
         if error is not None and batch.sequence is not None and self.enlisted is None:
             self._id_wanted = True  # a gap in the numbers: begin anew under another id
         root = batch.root
+        batch.encoded = None  # whoever waits for it needs its bytes no more
         root.parts.append(Part(batch.start, stored, error))
         root.open_parts -= 1
         return [] if root.open_parts else [Outcome(root, sorted(root.parts, key=lambda part: part.start))]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.client.background import LoopThread, blocking
+from kohort.client.delivery import Delivery, Headers
 from kohort.client.errors import ConsumerClosedError
-from kohort.client.producer_async import AsyncProducer, Delivery, Headers
+from kohort.client.producer_async import AsyncProducer
 from kohort.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from kohort.client.producer_columns import ColumnsDelivery
 
 CLOSE_AFTER_ERROR_S = 5.0
 
@@ -79,6 +83,29 @@ class Producer:
         if news:
             producer._loop.call_soon_threadsafe(producer.pump)
         return delivery
+
+    def send_columns(self, topic: str | None, data: Any) -> ColumnsDelivery:
+        """Send the rows of an Arrow table, or of anything that can be one: columns key and value (binary or string),
+        headers, timestamp and partition, those that are there; with None for the topic a column topic too.
+
+        Without a Python object per row, compressed, partitioned, idempotent and in transactions as by send(). Rows of a
+        partition keep their order. A row that cannot be sent is told before any is. Waits for metadata and room in the
+        buffer; `result()` of what this returns waits until all rows are stored, and says where.
+        """
+        from kohort.client.producer_columns import sending
+
+        if self._thread is None:
+            raise ConsumerClosedError("this producer was closed; create a new one")
+        producer = self._async
+        steps = sending(producer, topic, data, lambda: producer._loop.call_soon_threadsafe(producer.pump))
+        while True:
+            try:
+                need = next(steps)
+            except StopIteration as end:
+                delivery: ColumnsDelivery = end.value
+                return delivery
+            if need is not None:
+                self._blocking_call(AsyncProducer.prepare, *need)
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then disconnect; what is not stored within `timeout` seconds fails, and that is raised."""

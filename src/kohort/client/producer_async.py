@@ -7,13 +7,14 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kohort.assignors.types import ConsumerGroupMetadata
-from kohort.client.batching import Batch, Batching, Outcome, Part, ProducerId, record_size
+from kohort.client.batching import Batch, Batching, Outcome, ProducerId, record_size
 from kohort.client.cluster import Cluster
+from kohort.client.delivery import Delivery, Headers, RecordMetadata, to_bytes, to_headers
 from kohort.client.errors import (
     ConfigError,
     ConsumerClosedError,
@@ -29,89 +30,16 @@ from kohort.client.transactions import Step
 from kohort.client.types import OpenTransaction, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import InitProducerIdRequest
-from kohort.records.batch import Header, Record
+from kohort.records.batch import Record
+
+if TYPE_CHECKING:
+    from kohort.client.producer_columns import ColumnsDelivery
+
+__all__ = ["AsyncProducer", "Delivery", "Headers", "RecordMetadata", "now_ms"]
 
 LAST_VERSION_WITH_TOPIC_NAMES = 12
 LAST_VERSION_OF_TV1, FIRST_VERSION_OF_TV2 = 11, 12
 FLUSH_FOREVER_S = 366 * 86_400.0
-
-Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
-
-
-class RecordMetadata(NamedTuple):
-    """Where a record is. `offset` is -1 with acks=0; `timestamp_ms` is the broker's where the topic says so."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-
-class Delivery:
-    """A record on its way: `await` it, or `result(timeout)` from another thread; both raise what went wrong."""
-
-    __slots__ = ("_batch", "_place", "_unseen")
-
-    def __init__(self, batch: Batch, place: int, unseen: dict[Batch, KafkaError]) -> None:
-        self._batch = batch
-        self._place = place
-        self._unseen = unseen
-
-    def done(self) -> bool:
-        return bool(self._batch.promise.done())
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        try:
-            return self._read(self._batch.promise.result(timeout))
-        except TimeoutError as error:
-            if isinstance(error, KafkaError):
-                raise
-            raise KafkaTimeoutError(f"a record to {self._batch.tp} is not stored after {timeout:g} s") from None
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        parts = yield from asyncio.shield(asyncio.wrap_future(self._batch.promise)).__await__()
-        return self._read(parts)
-
-    def add_done_callback(self, callback: Callable[[RecordMetadata | None, KafkaError | None], Any]) -> None:
-        """`callback(metadata, error)`, one of them None, on the producer's own thread: it must not block."""
-
-        def done(promise: Future[list[Part]]) -> None:
-            try:
-                found = self._read(promise.result())
-            except KafkaError as error:
-                callback(None, error)
-            else:
-                callback(found, None)
-
-        self._batch.promise.add_done_callback(done)
-
-    def _read(self, parts: list[Part]) -> RecordMetadata:
-        part = next(part for part in reversed(parts) if part.start <= self._place)
-        if part.error is not None or part.stored is None:
-            self._unseen.pop(self._batch, None)
-            raise part.error or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        base, appended_ms = part.stored
-        offset = base if base < 0 else base + self._place - part.start
-        timestamp_ms = appended_ms if appended_ms >= 0 else self._batch.records[self._place].timestamp
-        return RecordMetadata(*self._batch.tp, offset, timestamp_ms)
-
-
-def to_bytes(what: str, value: Any, serializer: Callable[[Any], bytes | None] | None) -> bytes | None:
-    if serializer is not None:
-        value = serializer(value)
-    if value is None or isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    hint = "" if what.startswith("header") else f"; or set {what}.serializer"
-    raise TypeError(f"a {what} must be bytes, str or None, not {type(value).__name__}{hint}")
-
-
-def to_headers(headers: Headers) -> tuple[Header, ...]:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple((name, to_bytes(f"header {name}", value, None)) for name, value in pairs)
 
 
 class AsyncProducer:
@@ -178,6 +106,25 @@ class AsyncProducer:
             self.pump()
         return delivery
 
+    async def send_columns(self, topic: str | None, data: Any) -> ColumnsDelivery:
+        """Send the rows of an Arrow table, or of anything that can be one: columns key and value (binary or string),
+        headers, timestamp and partition, those that are there; with None for the topic a column topic too.
+
+        Rows of a partition keep their order. A row that cannot be sent is told before any is. Waits for metadata and
+        room; await what this returns to know where they are stored.
+        """
+        from kohort.client.producer_columns import sending
+
+        self.start()
+        steps = sending(self, topic, data, self.pump)
+        while True:
+            try:
+                need = next(steps)
+            except StopIteration as end:
+                delivery: ColumnsDelivery = end.value
+                return delivery
+            await (asyncio.sleep(0) if need is None else self.prepare(*need))
+
     def record(self, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> tuple[Record, int]:
         content = to_bytes("value", value, self.config["value.serializer"])
         name = to_bytes("key", key, self.config["key.serializer"])
@@ -213,10 +160,13 @@ class AsyncProducer:
     def _choose(self, topic: str, known: tuple[int, Sequence[int]], key: bytes | None, size: int) -> int:
         if key is not None:
             return partition_for_key(key, known[0])
+        return self._sticky_of(topic).partition(known[1], size)
+
+    def _sticky_of(self, topic: str) -> Sticky:
         sticky = self._sticky.get(topic)
         if sticky is None:
             sticky = self._sticky[topic] = Sticky(self.config["batch.size"], random.random)
-        return sticky.partition(known[1], size)
+        return sticky
 
     async def prepare(self, topic: str, size: int) -> None:
         """Wait until the topic's partitions are known and the buffer has room for `size` bytes."""

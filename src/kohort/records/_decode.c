@@ -1,4 +1,4 @@
-/* Kafka record batches (magic 2) to columns: find batches, check their CRC-32C, index their records, gather columns.
+/* Kafka record batches (magic 2) to columns: find batches, check their CRC-32C (_crc.c), index their records, gather columns.
  *
  * A plain shared library: no Python in here, every buffer comes from the caller, nothing is allocated. Input is hostile
  * until proven otherwise: no read leaves [src, src + src_len), no write passes a stated capacity. kernel.py mirrors the
@@ -19,7 +19,7 @@
 #define LIKELY(x) (x)
 #endif
 
-#define ABI_VERSION 1
+uint32_t kohort_crc32c_on(uint32_t start, const uint8_t *p, int64_t len);   /* _crc.c */
 
 enum {
     ERR_LENGTH = -1,      /* a batch length smaller than its header */
@@ -96,130 +96,6 @@ static inline uint32_t be32(const uint8_t *p) {
 
 static inline uint64_t be64(const uint8_t *p) { return (uint64_t)be32(p) << 32 | be32(p + 4); }
 
-/* -------------------------------------------------------------------------------------------------------- CRC-32C */
-
-static uint32_t crc_table[8][256];
-
-static void init_software(void) {
-    for (int i = 0; i < 256; i++) {
-        uint32_t crc = (uint32_t)i;
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
-        crc_table[0][i] = crc;
-    }
-    for (int i = 0; i < 256; i++)
-        for (int k = 1; k < 8; k++)
-            crc_table[k][i] = crc_table[k - 1][i] >> 8 ^ crc_table[0][crc_table[k - 1][i] & 0xff];
-}
-
-static uint32_t crc_software(uint32_t crc, const uint8_t *p, int64_t len) {
-    crc = ~crc;
-    while (len >= 8) {
-        uint32_t lo = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
-        crc = crc_table[7][lo & 0xff] ^ crc_table[6][lo >> 8 & 0xff] ^ crc_table[5][lo >> 16 & 0xff] ^
-              crc_table[4][lo >> 24] ^ crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^
-              crc_table[0][p[7]];
-        p += 8;
-        len -= 8;
-    }
-    while (len-- > 0) crc = crc >> 8 ^ crc_table[0][(crc ^ *p++) & 0xff];
-    return ~crc;
-}
-
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#define HARDWARE_CRC 1
-#define CRC_TARGET __attribute__((target("sse4.2")))
-#define CRC_STEP(crc, word) __builtin_ia32_crc32di((crc), (word))
-#define CRC_BYTE(crc, byte) __builtin_ia32_crc32qi((uint32_t)(crc), (byte))
-static int hardware_present(void) {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("sse4.2");
-}
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-#include <arm_acle.h>
-#define HARDWARE_CRC 1
-#define CRC_TARGET
-#define CRC_STEP(crc, word) __crc32cd((uint32_t)(crc), (word))
-#define CRC_BYTE(crc, byte) __crc32cb((uint32_t)(crc), (byte))
-static int hardware_present(void) { return 1; }
-#endif
-
-static int use_hardware = 0;
-
-#ifdef HARDWARE_CRC
-/* One instruction depends on the last, so three streams run side by side and are joined: shifting a CRC over LANE zero
- * bytes is linear, hence four table lookups. */
-enum { LANE = 1024 };
-static uint32_t lane_shift[4][256];
-
-static inline uint64_t load64(const uint8_t *p) {
-    uint64_t word;
-    memcpy(&word, p, 8);
-    return word;
-}
-
-static inline uint32_t shift_lane(uint32_t crc) {
-    return lane_shift[0][crc & 0xff] ^ lane_shift[1][crc >> 8 & 0xff] ^ lane_shift[2][crc >> 16 & 0xff] ^
-           lane_shift[3][crc >> 24];
-}
-
-CRC_TARGET static void init_hardware(void) {
-    uint32_t basis[32];
-    for (int bit = 0; bit < 32; bit++) {
-        uint64_t crc = (uint64_t)1 << bit;
-        for (int i = 0; i < LANE / 8; i++) crc = CRC_STEP(crc, 0);
-        basis[bit] = (uint32_t)crc;
-    }
-    for (int k = 0; k < 4; k++)
-        for (int i = 0; i < 256; i++) {
-            uint32_t crc = 0;
-            for (int bit = 0; bit < 8; bit++)
-                if (i >> bit & 1) crc ^= basis[8 * k + bit];
-            lane_shift[k][i] = crc;
-        }
-}
-
-CRC_TARGET static uint32_t crc_hardware(uint32_t start, const uint8_t *p, int64_t len) {
-    uint64_t crc = ~start;
-    while (len >= 3 * LANE) {
-        uint64_t second = 0, third = 0;
-        for (int i = 0; i < LANE; i += 8) {
-            crc = CRC_STEP(crc, load64(p + i));
-            second = CRC_STEP(second, load64(p + LANE + i));
-            third = CRC_STEP(third, load64(p + 2 * LANE + i));
-        }
-        crc = shift_lane(shift_lane((uint32_t)crc) ^ (uint32_t)second) ^ (uint32_t)third;
-        p += 3 * LANE;
-        len -= 3 * LANE;
-    }
-    for (; len >= 8; p += 8, len -= 8) crc = CRC_STEP(crc, load64(p));
-    for (; len > 0; p++, len--) crc = CRC_BYTE(crc, *p);
-    return ~(uint32_t)crc;
-}
-#endif
-
-static uint32_t crc32c(const uint8_t *p, int64_t len) {
-#ifdef HARDWARE_CRC
-    if (use_hardware) return crc_hardware(0, p, len);
-#endif
-    return crc_software(0, p, len);
-}
-
-/* Builds the tables; call once before anything else. */
-EXPORT int64_t kohort_init(int64_t allow_hardware) {
-    init_software();
-#ifdef HARDWARE_CRC
-    use_hardware = allow_hardware && hardware_present();
-    if (use_hardware) init_hardware();
-#else
-    (void)allow_hardware;
-#endif
-    return ABI_VERSION;
-}
-
-EXPORT int64_t kohort_has_hardware_crc(void) { return use_hardware; }
-
-EXPORT int64_t kohort_crc32c(const uint8_t *p, int64_t len) { return (int64_t)crc32c(p, len); }
-
 /* ---------------------------------------------------------------------------------------------------------- scan */
 
 static void read_batch(const uint8_t *p, int64_t pos, int64_t size, batch_t *batch) {
@@ -264,7 +140,7 @@ EXPORT int64_t kohort_scan(const uint8_t *buf, int64_t len, int64_t pos, int64_t
         if (batch->last_offset < from) { result->next_pos = pos; continue; }
         if (batch->base_offset >= to) { result->next_pos = pos; result->done = 1; break; }
         if (found && batch->count > max_rows - result->rows) break;
-        if (check_crc && crc32c(p + 21, size - 21) != be32(p + 17)) return ERR_CRC;
+        if (check_crc && kohort_crc32c_on(0, p + 21, size - 21) != be32(p + 17)) return ERR_CRC;
         if (batch->count < 0) return ERR_COUNT;
         result->next_pos = pos;
         result->rows += batch->count;
@@ -452,7 +328,7 @@ EXPORT int64_t kohort_sound(const uint8_t *p, int64_t len, int64_t now_ms, int64
     if (batch.base_offset != 0 || batch.count < 1 || batch.last_offset + 1 != batch.count) return 0;
     if (batch.attributes & (CODEC_MASK | TIMESTAMP_TYPE_FLAG | CONTROL_FLAG)) return 0;
     if (batch.producer_id >= 0 && (int32_t)be32(p + 53) < 0) return 0;
-    if (crc32c(p + 21, len - 21) != be32(p + 17)) return 0;
+    if (kohort_crc32c_on(0, p + 21, len - 21) != be32(p + 17)) return 0;
     walk_t walk = {.count = batch.count, .base_timestamp = batch.base_timestamp, .keys_needed = keys_needed};
     walk.earliest = now_ms - before_max_ms;
     walk.latest = after_max_ms > INT64_MAX - now_ms ? INT64_MAX : now_ms + after_max_ms;

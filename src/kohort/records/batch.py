@@ -33,6 +33,8 @@ __all__ = [
     "build_batch",
     "build_key_values",
     "check_crc",
+    "encode_records",
+    "frame_batch",
     "iter_batches",
     "iter_records",
     "next_offset",
@@ -342,7 +344,7 @@ def build_batch(
     if not summary.records and (last_offset is None or max_timestamp is None):
         raise ValueError("a batch without records needs a last_offset and a max_timestamp")
     base_timestamp = summary.first_timestamp if delete_horizon_ms is None else delete_horizon_ms
-    body: Buffer = _encode_records(records, base_offset, base_timestamp)
+    body: Buffer = encode_records(records, base_offset, base_timestamp)
     if compression != Compression.NONE and summary.records:
         body = compress(compression, body, compression_level)
     attributes = (
@@ -352,16 +354,21 @@ def build_batch(
         | (CONTROL_FLAG if control else 0)
         | (DELETE_HORIZON_FLAG if delete_horizon_ms is not None else 0)
     )
-    checked = _AFTER_CRC.pack(
-        attributes,
-        (summary.last_offset if last_offset is None else last_offset) - base_offset,
-        base_timestamp,
-        summary.max_timestamp if max_timestamp is None else max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        summary.records,
-    )
+    delta = (summary.last_offset if last_offset is None else last_offset) - base_offset
+    latest = summary.max_timestamp if max_timestamp is None else max_timestamp
+    fields = attributes, delta, base_timestamp, latest, producer_id, producer_epoch, base_sequence, summary.records
+    return frame_batch(body, fields, base_offset, partition_leader_epoch)
+
+
+def frame_batch(
+    body: Buffer,
+    fields: tuple[int, int, int, int, int, int, int, int],
+    base_offset: int = 0,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """Header and body. The fields, in their order: attributes, last offset delta, base and maximum timestamp, producer
+    id, epoch, base sequence, number of records."""
+    checked = _AFTER_CRC.pack(*fields)
     length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     prefix = _PREFIX.pack(base_offset, length, partition_leader_epoch, 2, crc32c(body, crc32c(checked)))
     return b"".join((prefix, checked, body))
@@ -374,7 +381,8 @@ def _summary(records: list[Record]) -> Summary:
     return Summary(len(records), records[0].timestamp, max(record.timestamp for record in records), last)
 
 
-def _encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> Buffer:
+def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> Buffer:
+    """As they are in a batch, without its header."""
     whole, parts = bytearray(), list[bytes]()
     for offset, timestamp, key, value, headers in records:
         fields = [b"\x00", encode_varint(_wrap(timestamp - base_timestamp)), encode_varint(offset - base_offset)]

@@ -1,4 +1,4 @@
-"""The C kernel (_decode.c) through ctypes: loading, its structs, its errors. No numpy and no pyarrow in here.
+"""The C kernel (_*.c) through ctypes: loading, its structs, its errors. No numpy and no pyarrow in here.
 
 `load()` gives None where the library was not built; the caller then takes the pure Python or numpy path, which gives
 the same output.
@@ -76,9 +76,32 @@ class Headers(Structure):
     )
 
 
+class Field(Structure):
+    """An Arrow binary column; no offsets: every row is null."""
+
+    _fields_ = [*_fields(c_void_p, "data offset valid"), ("bit", c_int64)]
+
+
+class Columns(Structure):
+    """Rows to be encoded."""
+
+    _fields_ = [
+        ("rows", c_int64),
+        *_fields(Field, "key value"),
+        *_fields(c_void_p, "timestamp partition header_start"),
+        *_fields(Field, "header_key header_value"),
+    ]
+
+
 INDEX_COLUMNS = {
     name: "q" if name in ("offset", "timestamp") else "i" for name, kind in Index._fields_ if kind is c_void_p
 }
+
+
+def _typed(function: Any, *arguments: Any) -> Callable[..., int]:
+    function.argtypes, function.restype = list(arguments), c_int64
+    made: Callable[..., int] = function
+    return made
 
 
 class Kernel:
@@ -95,6 +118,10 @@ class Kernel:
     """None in a library that was built before there was one."""
     sound: Callable[..., int] | None = None
     """The same; its first argument is of type bytes, and it keeps the interpreter's lock: for what is small."""
+    encode: Callable[..., int] | None = None
+    partition: Callable[..., int]
+    digest: Callable[..., int]
+    """All three or none."""
 
     def __init__(self, path: Path, *, allow_hardware_crc: bool = True) -> None:
         library = ctypes.CDLL(str(path))
@@ -109,16 +136,18 @@ class Kernel:
             "gather_headers": [pointer, int64, pointer, pointer, int64, POINTER(Headers)],
         }
         for name, argument_types in signatures.items():
-            function = getattr(library, f"kohort_{name}")
-            function.argtypes = argument_types
-            function.restype = c_int64
-            setattr(self, name, function)
+            setattr(self, name, _typed(getattr(library, f"kohort_{name}"), *argument_types))
         if hasattr(library, "kohort_walk"):
-            self.walk = library.kohort_walk
-            self.walk.argtypes, self.walk.restype = [pointer, int64, POINTER(Walk)], c_int64
+            self.walk = _typed(library.kohort_walk, pointer, int64, POINTER(Walk))
+        if hasattr(library, "kohort_digest"):
+            columns = POINTER(Columns)
+            self.partition, self.digest, self.encode = (
+                _typed(library.kohort_partition, columns, int64, pointer),
+                _typed(library.kohort_digest, columns, int64),
+                _typed(library.kohort_encode, columns, pointer, int64, int64, int64, pointer, int64),
+            )
         if hasattr(library, "kohort_sound"):
-            self.sound = ctypes.PyDLL(str(path)).kohort_sound
-            self.sound.argtypes, self.sound.restype = [c_char_p, int64, int64, int64, int64, int64], c_int64
+            self.sound = _typed(ctypes.PyDLL(str(path)).kohort_sound, c_char_p, int64, int64, int64, int64, int64)
         if self.init(allow_hardware_crc) != ABI_VERSION:
             raise OSError(f"{path} is of another version")
 

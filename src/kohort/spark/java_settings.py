@@ -1,4 +1,4 @@
-"""Security settings as Java's clients have them, in the names of kohort's client and of librdkafka. Pure, no files.
+"""Security settings as Java's clients have them, in the names of kohort's client. Pure, no files.
 
 People who move a job over have `kafka.sasl.jaas.config` and stores of keys; both are understood as they are.
 """
@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-
-from kohort.client.config import Config
-from kohort.client.errors import ConfigError
 
 JAAS = "sasl.jaas.config"
 MSK_PROVIDER = "kohort.client.tokens:aws_msk_iam"
@@ -82,50 +79,3 @@ def _client(options: Mapping[str, str]) -> dict[str, str]:
         "scope": "sasl.oauthbearer.scope",
     }
     return {name: options[given] for given, name in names.items() if given in options}
-
-
-# -- librdkafka ------------------------------------------------------------------------------------------------------
-
-_RENAMED = {
-    "ssl.cafile": "ssl.ca.location",
-    "ssl.certfile": "ssl.certificate.location",
-    "ssl.keyfile": "ssl.key.location",
-    "max.request.size": "message.max.bytes",
-    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
-}
-_STORES = (
-    *(f"ssl.{store}.{part}" for store in ("truststore", "keystore") for part in ("location", "password", "type")),
-    "ssl.truststore.certificates", "ssl.keystore.certificate.chain", "ssl.keystore.key",
-)  # fmt: skip
-
-
-def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
-    """A producer's settings in librdkafka's names; those it has itself stay as they are."""
-    known = from_java(settings)
-    renamed = {_RENAMED.get(name, name): value for name, value in known.items() if name not in _STORES}
-    if "sasl.oauthbearer.client.id" in renamed:
-        renamed.setdefault("sasl.oauthbearer.method", "oidc")
-    if "buffer.memory" in renamed:
-        renamed["queue.buffering.max.kbytes"] = str(int(renamed.pop("buffer.memory")) // 1024)
-    if renamed.get("ssl.endpoint.identification.algorithm") == "":
-        renamed["ssl.endpoint.identification.algorithm"] = "none"
-    return {**renamed, **_pem(known)}
-
-
-def _pem(settings: Mapping[str, str]) -> dict[str, str]:
-    """Stores as PEM text, read here by the code that reads them for the source."""
-    wanted = {name: settings[name] for name in _STORES if name in settings}
-    if not wanted:
-        return {}
-    from kohort.client.security import key_store, trust_store
-
-    try:
-        config = Config({"bootstrap.servers": "unused:1", **wanted})
-        trusted, own = trust_store(config), key_store(config)
-    except (ConfigError, OSError) as error:
-        raise ValueError(str(error)) from None
-    pem = {"ssl.ca.pem": trusted.certificates.decode()} if trusted else {}
-    if own:
-        pem |= {"ssl.certificate.pem": own.certificates.decode(), "ssl.key.pem": own.key.decode()}
-    return pem

@@ -57,7 +57,8 @@ WRITE_OPTIONS: dict[str, str] = {
     "decisionsTopic": "Where drivers of exactly-once queries write which batches count; made where it is missing.",
 }
 DECISIONS_TOPIC = "_kohort_spark_decisions"
-EXACTLY_ONCE_DEFAULTS = {"transaction.timeout.ms": "900000", "client.id": "kohort-spark", "linger.ms": "20"}
+SINK_DEFAULTS = {"client.id": "kohort-spark"}
+EXACTLY_ONCE_DEFAULTS = {"transaction.timeout.ms": "900000"}
 
 NOT_HERE: dict[str, str] = {
     "auto.offset.reset": "use startingOffsets",
@@ -81,7 +82,19 @@ NOT_IN_THE_SINK: dict[str, str] = {
     "key.serializer": "keys and values are written as they are, cast them in Spark",
     "value.serializer": "keys and values are written as they are, cast them in Spark",
     "interceptor.classes": "there are no Java classes here, change rows in Spark",
-    "partitioner.class": "use a column partition, or kafka.partitioner of librdkafka",
+    "partitioner.class": "a key goes where Java's producers put it; use a column partition for more",
+    "partitioner": "a key goes where Java's producers put it; use a column partition for more",
+    "retries": "what may pass is sent again until kafka.delivery.timeout.ms",
+    "max.in.flight.requests.per.connection": "one batch of a partition is on its way at a time, so order is kept",
+    "message.max.bytes": "that is librdkafka's name of kafka.max.request.size",
+    "queue.buffering.max.kbytes": "use kafka.buffer.memory, in bytes",
+    "queue.buffering.max.messages": "use kafka.buffer.memory, in bytes",
+    "queue.buffering.max.ms": "that is librdkafka's name of kafka.linger.ms",
+    "compression.codec": "that is librdkafka's name of kafka.compression.type",
+    "message.timeout.ms": "that is librdkafka's name of kafka.delivery.timeout.ms",
+    "ssl.ca.location": "that is librdkafka's name of kafka.ssl.cafile",
+    "ssl.certificate.location": "that is librdkafka's name of kafka.ssl.certfile",
+    "ssl.key.location": "that is librdkafka's name of kafka.ssl.keyfile",
     "sasl.kerberos.service.name": NOT_HERE["sasl.kerberos.service.name"],
 }
 GROUP_ONLY = ("group.id", "group.instance.id", "group.protocol", "group.remote.assignor",
@@ -393,8 +406,7 @@ class _as_option_error:
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """`kafka.*` goes to librdkafka as it is, which knows its own names and refuses others; with exactly-once it goes to
-    kohort's producer."""
+    """`kafka.*` goes to kohort's producer, which refuses what it does not know."""
     own: dict[str, str] = {}
     producer: dict[str, str] = {}
     checkpoint = None
@@ -425,14 +437,13 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     with _as_option_error():
         producer = from_java(producer)
     exactly_once = _delivery(own)
-    if exactly_once:
-        producer = _transactional(producer)
+    producer = _producer(producer, exactly_once)
     topic = own.get("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty")
     headers = _flag(own, "includeHeaders", False) if "includeHeaders" in own else None
     return WriteOptions(
-        producer=producer if exactly_once else {"enable.idempotence": "true", **producer},
+        producer=producer,
         topic=topic,
         include_headers=headers,
         exactly_once=exactly_once,
@@ -467,10 +478,8 @@ def _source_offsets(own: Mapping[str, str], exactly_once: bool, checkpoint: str 
     return True
 
 
-def _transactional(producer: Mapping[str, str]) -> dict[str, str]:
-    settings = {**EXACTLY_ONCE_DEFAULTS, **producer}
-    try:
-        ProducerConfig({**settings, "transactional.id": "checked"})
-    except ConfigError as error:
-        raise OptionError(f"{error} (with delivery=exactly-once kohort's producer writes, not librdkafka)") from None
+def _producer(given: Mapping[str, str], exactly_once: bool) -> dict[str, str]:
+    settings = {**SINK_DEFAULTS, **(EXACTLY_ONCE_DEFAULTS if exactly_once else {}), **given}
+    with _as_option_error():
+        ProducerConfig({**settings, **({"transactional.id": "checked"} if exactly_once else {})})
     return settings
