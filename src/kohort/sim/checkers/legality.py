@@ -35,12 +35,14 @@ class Legality(Checker):
         self._of_epochs = EpochLegality()
         self._states: dict[str, GroupState] = {}
         self._may_commit: dict[Any, bool] = {}
+        self._told_at_once: dict[Any, bytes] = {}  # what a SyncGroup of a Stable group is to be answered
         self._replacements: dict[str, int] = {}  # a static member's new id -> the generation in which it came back
 
     def broker_started(self, broker: SimBroker) -> None:
         self._of_epochs.clear()
         self._states.clear()
         self._may_commit.clear()
+        self._told_at_once.clear()
         self._replacements.clear()
 
     def begin(self, world: World) -> None:
@@ -68,10 +70,17 @@ class Legality(Checker):
             self._replacements[event.member_id] = event.generation
 
     def asked(self, coordinator: Coordinator, call: Call, message: Any) -> None:
-        """A commit is judged by the state it meets, not by the one in which its record is stored."""
+        """A commit is judged by the state it meets, not by the one in which its record is stored. So is a SyncGroup
+        that meets a Stable group: its answer waits for what the partition has to store."""
         if self._of_epochs.asked(coordinator, call, message):
             return
-        if isinstance(message, OffsetCommitRequest):
+        if isinstance(message, SyncGroupRequest):
+            group = as_classic(coordinator.group(message.group_id))
+            if group is not None and group.state is STABLE and message.generation_id == group.generation:
+                member = group.members.get(message.member_id)
+                if member is not None:
+                    self._told_at_once[call] = member.assignment
+        elif isinstance(message, OffsetCommitRequest):
             group = as_classic(coordinator.group(message.group_id))
             member_id, generation = message.member_id, message.generation_id_or_member_epoch
             if group is None or group.state is EMPTY:
@@ -91,11 +100,10 @@ class Legality(Checker):
             self._commit(call, message, response)
         elif isinstance(message, HeartbeatRequest) and response.error_code == ErrorCode.NONE:
             self._member_request(coordinator, "Heartbeat", message, (STABLE, COMPLETING_REBALANCE))
-        elif isinstance(message, SyncGroupRequest) and response.error_code == ErrorCode.NONE:
-            self._member_request(coordinator, "SyncGroup", message, (STABLE,))
-            stored = as_classic(coordinator.group(message.group_id)).members[message.member_id].assignment  # type: ignore[union-attr]
-            if response.assignment != stored:
-                self.fail(f"{message.member_id} is told another assignment than the one stored")
+        elif isinstance(message, SyncGroupRequest):
+            at_once = self._told_at_once.pop(call, None)
+            if response.error_code == ErrorCode.NONE:
+                self._sync(coordinator, message, response, at_once)
         elif isinstance(message, JoinGroupRequest) and response.error_code == ErrorCode.NONE:
             self._join(coordinator, message.group_id, response)
 
@@ -113,6 +121,15 @@ class Legality(Checker):
             self.fail(f"{response.member_id} joined {group_id}, which does not know it")
         elif response.generation_id != group.generation or group.state not in (COMPLETING_REBALANCE, STABLE):
             self.fail(f"a join is answered with generation {response.generation_id} while {group} is {group.state}")
+
+    def _sync(self, coordinator: Coordinator, message: Any, response: Any, at_once: bytes | None) -> None:
+        stored = at_once
+        if stored is None:
+            self._member_request(coordinator, "SyncGroup", message, (STABLE,))
+            group = as_classic(coordinator.group(message.group_id))
+            stored = response.assignment if group is None else group.members[message.member_id].assignment
+        if response.assignment != stored:
+            self.fail(f"{message.member_id} is told another assignment than the one stored")
 
     def _commit(self, call: Call, message: Any, response: Any) -> None:
         accepted = any(p.error_code == ErrorCode.NONE for topic in response.topics for p in topic.partitions)
