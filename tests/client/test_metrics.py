@@ -13,8 +13,8 @@ from client.modern_stage import HEARTBEAT_MS, ModernStage
 from kohort.client import effects as fx
 from kohort.client import events as ev
 from kohort.client.measuring import measure_answer
-from kohort.client.metrics import CONSUMER, COORDINATOR, FETCH, Metrics, Sensor
-from kohort.client.types import OffsetAndMetadata
+from kohort.client.metrics import CONSUMER, COORDINATOR, FETCH, Metrics, Sensor, Standing, Taken
+from kohort.client.types import OffsetAndMetadata, TopicPartition
 from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import FetchResponse, JoinGroupResponse
@@ -106,6 +106,47 @@ def test_fetches_that_a_quota_slows_down_are_measured() -> None:
     assert (found["fetch-latency-avg"], found["fetch-total"]) == (10, 2)
 
 
+def taken(records: int, size: int, lag: int | None, lead: int | None) -> Taken:
+    counts = Taken()
+    counts.records, counts.size, counts.standing = records, size, Standing(lag, lead)
+    return counts
+
+
+def test_what_is_read_is_measured_by_topic_and_partition() -> None:
+    metrics = Metrics()
+    for _ in range(4):
+        measure_answer(metrics, ApiKey.FETCH, FetchResponse(), 10, 1_000)
+    metrics.handed_out({tp(0): taken(10, 500, 90, 10), tp(1): taken(2, 100, None, None)}, 1_000)
+    metrics.handed_out({tp(0): taken(20, 700, 70, 30)}, 2_000)
+    now = Standing(60, 40)
+    found = metrics.as_dict(2, {tp(0): now, tp(1): Standing(None, None)}, 3_000)
+    assert found[FETCH]["records-per-request-avg"] == 8
+    assert (found[FETCH]["records-consumed-total"], found[FETCH]["bytes-consumed-total"]) == (32, 1_300)
+    assert found[f"{FETCH}.{tp(0).topic}"]["records-consumed-total"] == 32
+    of_one = found[f"{FETCH}.{tp(0)}"]
+    assert (of_one["records-lag"], of_one["records-lag-avg"], of_one["records-lag-max"]) == (60, 80, 90)
+    assert (of_one["records-lead"], of_one["records-lead-avg"], of_one["records-lead-min"]) == (40, 20, 10)
+    assert math.isnan(found[f"{FETCH}.{tp(1)}"]["records-lag-avg"])
+    assert f"{FETCH}.{tp(0)}" not in metrics.as_dict(0, {}, 3_000)
+
+
+def test_a_topic_called_like_a_partition_hides_nothing() -> None:
+    metrics, other = Metrics(), TopicPartition(str(tp(0)), 3)
+    metrics.handed_out({other: taken(5, 50, 1, 1)}, 1_000)
+    found = metrics.as_dict(1, {tp(0): Standing(7, 8)}, 1_000)[f"{FETCH}.{tp(0)}"]
+    assert (found["records-consumed-total"], found["records-lag"]) == (5, 7)
+
+
+def test_the_share_of_time_in_polls() -> None:
+    metrics = Metrics()
+    metrics.polled(1_000)
+    metrics.poll_ended(1_000)
+    assert math.isnan(metrics.as_dict(0, {}, 1_000)[CONSUMER]["poll-idle-ratio-avg"]), "no time has passed"
+    metrics.polled(1_400)
+    metrics.poll_ended(1_500)
+    assert metrics.as_dict(0, {}, 1_500)[CONSUMER]["poll-idle-ratio-avg"] == 0.2
+
+
 def test_a_real_consumer_measures_what_it_reads(topics: Topics, consumer: Callable[..., kohort.Consumer]) -> None:
     topic = topics.make(records=100)
     reader = consumer()
@@ -117,8 +158,12 @@ def test_a_real_consumer_measures_what_it_reads(topics: Topics, consumer: Callab
     assert found[FETCH]["records-consumed-total"] == 100
     assert found[FETCH]["bytes-consumed-total"] > 100
     assert found[FETCH]["records-lag-max"] >= 0 and found[FETCH]["records-lead-min"] == 25
+    assert sum(v["records-consumed-total"] for k, v in found.items() if k == f"{FETCH}.{topic}") == 100
+    assert found[CONSUMER]["poll-idle-ratio-avg"] > 0
+    assert found[FETCH]["records-per-request-avg"] > 0
     assert found[FETCH]["fetch-total"] > 0 and found[FETCH]["fetch-rate"] > 0
-    assert found[f"{FETCH}.{topic}-0"] == {"records-lag": 0, "records-lead": 25}
+    of_one = found[f"{FETCH}.{topic}-0"]
+    assert (of_one["records-lag"], of_one["records-lead"], of_one["records-lag-avg"]) == (0, 25, 0)
     assert found[COORDINATOR]["assigned-partitions"] == 4
     assert found[COORDINATOR]["rebalance-total"] == found[COORDINATOR]["join-total"] == 1
     assert found[COORDINATOR]["commit-total"] >= 1

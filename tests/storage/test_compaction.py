@@ -77,19 +77,27 @@ def bomb(count, key_of):
     return build_batch(records, compression=Compression.ZSTD, summary=Summary(count, 0, 0, count - 1))
 
 
-def test_a_bomb_is_cleaned_without_an_object_for_each_of_its_records():
-    count, log = 60_000, MemoryLog("t", 0, CONFIG)
-    log.append(bomb(count, lambda number: b"%d" % (number % 1000)), leader_epoch=0, now_ms=0)
-    fill(log)
+def peak_of(work):
     tracemalloc.start()
     try:
-        log.compact(0)
-        _, peak = tracemalloc.get_traced_memory()
+        work()
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert [record.offset for record in records_of(log)][:1000] == list(range(count - 1000, count))
-    assert log.read(0, 1)[0].nbytes < 20_000
-    assert peak < 150 * count, f"{peak / count:.0f} bytes a record: a list of them took 300"  # others allocate too
+
+
+def test_a_bomb_is_cleaned_without_an_object_for_each_of_its_records():
+    count, peaks = 60_000, []
+    for _ in range(3):  # other threads of this process allocate too: the quietest of three counts
+        log = MemoryLog("t", 0, CONFIG)
+        log.append(bomb(count, lambda number: b"%d" % (number % 1000)), leader_epoch=0, now_ms=0)
+        fill(log)
+        peaks.append(peak_of(lambda log=log: log.compact(0)))
+        assert [record.offset for record in records_of(log)][:1000] == list(range(count - 1000, count))
+        assert log.read(0, 1)[0].nbytes < 20_000
+        if peaks[-1] < 60 * count:
+            return
+    raise AssertionError(f"{min(peaks) / count:.0f} bytes a record: a list of them took 300")
 
 
 def test_long_keys_are_remembered_by_what_stands_for_them():

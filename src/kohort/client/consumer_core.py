@@ -88,9 +88,7 @@ class ConsumerCore(ClusterCore):
         self._again = False
 
     def _enter(self, application: Application) -> None:
-        if application is self.application:
-            return
-        if application not in APPLICATION_MOVES[self.application]:
+        if application is not self.application and application not in APPLICATION_MOVES[self.application]:
             raise RuntimeError(f"{self.application.name} -> {application.name}")
         self.application = application
 
@@ -282,8 +280,9 @@ class ConsumerCore(ClusterCore):
             self._take_action(self.member, now_ms)
         if self.application is Application.POLLING and self._hand_out(event):
             self._enter(Application.AWAY)
+            self.metrics.poll_ended(now_ms)
             if self.fetcher is not None:
-                self.metrics.handed_out(*self.fetcher.take_counts(), now_ms)
+                self.metrics.handed_out(self.fetcher.take_counts(), now_ms)
 
     def _hand_out(self, event: ev.Poll) -> bool:
         error = self._next_error()
@@ -321,6 +320,7 @@ class ConsumerCore(ClusterCore):
     def _stop_poll(self, event: ev.StopPoll, now_ms: int) -> None:
         if self.application is Application.POLLING:
             self._enter(Application.AWAY)
+            self.metrics.poll_ended(now_ms)
         if self.member is not None:
             self._apply(self.member.poll(now_ms), now_ms)
 

@@ -23,6 +23,7 @@ from kohort.client.errors import (
     RecordError,
     error_for,
 )
+from kohort.client.metrics import Standing, Taken
 from kohort.client.positions import NO_NODE, FetchState, PartitionState, Position
 from kohort.client.types import NO_LEADER_EPOCH, ConsumerRecord, OffsetAndMetadata, TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
@@ -63,8 +64,7 @@ class Fetcher(Assigned):
         self._fetching_nodes: dict[int, int] = {}
         self._token = 0
         self._skip_validation: set[int] = set()
-        self._counted_records = 0
-        self._counted_bytes = 0
+        self._taken: dict[TopicPartition, Taken] = {}
         self.metadata_wanted = False
         """Set when an answer showed that metadata is stale; the shell refreshes and clears it."""
 
@@ -390,7 +390,7 @@ class Fetcher(Assigned):
                     break
                 raise
             records = records + part if records else part
-            self._counted_records += len(part)
+            self._count(chunk.tp, len(part), 0)
             if chunk.exhausted:
                 self._finish(chunk, state)
             else:
@@ -407,7 +407,7 @@ class Fetcher(Assigned):
         for chunk, state in self._take_ready():
             if state.position is not None and chunk.from_offset < state.position.offset:
                 chunk.from_offset = state.position.offset
-            self._counted_records += chunk.next_offset - chunk.from_offset
+            self._count(chunk.tp, chunk.next_offset - chunk.from_offset, 0)
             self._finish(chunk, state)
             chunks.append(chunk)
             if enough(chunk):
@@ -430,15 +430,23 @@ class Fetcher(Assigned):
         finally:
             self._ready.extendleft(reversed(aside))
 
-    def take_counts(self) -> tuple[int, int, int | None]:
-        """Handed out since the last call: records (of whole chunks: offsets) and bytes; and the largest lag now."""
-        counts = self._counted_records, self._counted_bytes
-        self._counted_records = self._counted_bytes = 0
-        lags = (state.lag(self.config.read_committed) for state in self._partitions.values())
-        return *counts, max((lag for lag in lags if lag is not None), default=None)
+    def take_counts(self) -> dict[TopicPartition, Taken]:
+        """Handed out since the last call, and where each of these partitions stands now."""
+        taken, self._taken = self._taken, {}
+        for tp, counts in taken.items():
+            if (state := self._partitions.get(tp)) is not None:
+                counts.standing = Standing(state.lag(self.config.read_committed), state.lead)
+        return taken
+
+    def _count(self, tp: TopicPartition, records: int, size: int) -> None:
+        counts = self._taken.get(tp)
+        if counts is None:
+            counts = self._taken[tp] = Taken()
+        counts.records += records
+        counts.size += size
 
     def _finish(self, chunk: Chunk, state: PartitionState) -> None:
-        self._counted_bytes += len(chunk.data)
+        self._count(chunk.tp, 0, len(chunk.data))
         state.chunks.popleft()
         state.buffered_bytes -= len(chunk.data)
         self.buffered_bytes -= len(chunk.data)

@@ -54,10 +54,15 @@ class Sensor:
     def _recent(self, now_ms: int) -> list[Sample]:
         return [sample for sample in self._samples if now_ms - sample.began_ms < SAMPLE_MS * SAMPLES]
 
+    def recent_count(self, now_ms: int) -> int:
+        return sum(sample.count for sample in self._recent(now_ms))
+
+    def recent_total(self, now_ms: int) -> float:
+        return sum(sample.total for sample in self._recent(now_ms))
+
     def average(self, now_ms: int) -> float:
-        recent = self._recent(now_ms)
-        count = sum(sample.count for sample in recent)
-        return sum(sample.total for sample in recent) / count if count else math.nan
+        count = self.recent_count(now_ms)
+        return self.recent_total(now_ms) / count if count else math.nan
 
     def most(self, now_ms: int) -> float:
         return max((sample.most for sample in self._recent(now_ms)), default=math.nan)
@@ -81,6 +86,68 @@ class Standing(NamedTuple):
     lead: int | None
 
 
+NOWHERE = Standing(None, None)
+
+
+class Taken:
+    """What was handed out of a partition at a time: records (of whole chunks: offsets), bytes as they were fetched."""
+
+    __slots__ = ("records", "size", "standing")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.size = 0
+        self.standing = NOWHERE
+
+
+class Reading:
+    """What was read of one topic."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.bytes = Sensor()
+        self.records = Sensor()
+
+    def record(self, taken: Taken, now_ms: int) -> None:
+        self.records.record(taken.records, now_ms)
+        self.bytes.record(taken.size, now_ms)
+
+    def as_dict(self, now_ms: int) -> dict[str, float]:
+        return {
+            "bytes-consumed-rate": self.bytes.rate(now_ms, of_values=True),
+            "bytes-consumed-total": self.bytes.total,
+            "records-consumed-rate": self.records.rate(now_ms, of_values=True),
+            "records-consumed-total": self.records.total,
+        }
+
+
+class Progress:
+    """How far one partition was behind the end of its log, and ahead of its beginning, whenever something was read."""
+
+    __slots__ = ("_lag", "_lead")
+
+    def __init__(self) -> None:
+        self._lag = Sensor()
+        self._lead = Sensor()  # below zero, so that the most is the least
+
+    def record(self, standing: Standing, now_ms: int) -> None:
+        if standing.lag is not None:
+            self._lag.record(standing.lag, now_ms)
+        if standing.lead is not None:
+            self._lead.record(-standing.lead, now_ms)
+
+    def as_dict(self, now: Standing, now_ms: int) -> dict[str, float]:
+        return {
+            "records-lag": math.nan if now.lag is None else now.lag,
+            "records-lag-avg": self._lag.average(now_ms),
+            "records-lag-max": self._lag.most(now_ms),
+            "records-lead": math.nan if now.lead is None else now.lead,
+            "records-lead-avg": -self._lead.average(now_ms),
+            "records-lead-min": -self._lead.most(now_ms),
+        }
+
+
 class Metrics:
     def __init__(self) -> None:
         self.join = Sensor()
@@ -95,28 +162,40 @@ class Metrics:
         self.fetch = Sensor()
         self.fetch_size = Sensor()
         self.fetch_throttle = Sensor()
-        self.bytes = Sensor()
-        self.records = Sensor()
+        self.read = Reading()
         self.lag = Sensor()
         self.between_polls = Sensor()
+        self.poll_idle = Sensor()
         self.last_heartbeat_ms: int | None = None
         self.last_rebalance_ms: int | None = None
         self.last_poll_ms: int | None = None
+        self._before_poll_ms = 0
         self._rebalance_began_ms: int | None = None
+        self._read_of: dict[str, Reading] = {}
+        self._progress_of: dict[TopicPartition, Progress] = {}
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def polled(self, now_ms: int) -> None:
         if self.last_poll_ms is not None:
-            self.between_polls.record(now_ms - self.last_poll_ms, now_ms)
+            self._before_poll_ms = now_ms - self.last_poll_ms
+            self.between_polls.record(self._before_poll_ms, now_ms)
         self.last_poll_ms = now_ms
 
-    def handed_out(self, records: int, size: int, lag: int | None, now_ms: int) -> None:
-        if records:
-            self.records.record(records, now_ms)
-            self.bytes.record(size, now_ms)
-        if lag is not None:
-            self.lag.record(lag, now_ms)
+    def poll_ended(self, now_ms: int) -> None:
+        """Kafka sets the time in a poll against the time between the beginnings of this one and the last."""
+        if self.last_poll_ms is not None:
+            polling_ms = now_ms - self.last_poll_ms
+            if polling_ms + self._before_poll_ms:
+                self.poll_idle.record(polling_ms / (polling_ms + self._before_poll_ms), now_ms)
+
+    def handed_out(self, taken: Mapping[TopicPartition, Taken], now_ms: int) -> None:
+        for tp, counts in taken.items():
+            self.read.record(counts, now_ms)
+            self._read_of.setdefault(tp.topic, Reading()).record(counts, now_ms)
+            self._progress_of.setdefault(tp, Progress()).record(counts.standing, now_ms)
+            if counts.standing.lag is not None:
+                self.lag.record(counts.standing.lag, now_ms)
 
     def acted(self, action: Assign | Revoke | Lose, took_ms: int, now_ms: int) -> None:
         sensor = {Assign: self.assigned, Revoke: self.revoked, Lose: self.lost}[type(action)]
@@ -150,7 +229,9 @@ class Metrics:
     def as_dict(
         self, assigned_partitions: int, standings: Mapping[TopicPartition, Standing], now_ms: int
     ) -> dict[str, dict[str, float]]:
-        """By Kafka's group and name; what is about one partition is in a group with its name."""
+        """By Kafka's group and name; what is about one topic or partition is in a group with its name."""
+        for gone in self._progress_of.keys() - standings.keys():
+            del self._progress_of[gone]
         found = {
             COORDINATOR: self._of_the_group(assigned_partitions, now_ms),
             FETCH: self._of_reading(standings, now_ms),
@@ -158,13 +239,14 @@ class Metrics:
                 "last-poll-seconds-ago": seconds_ago(self.last_poll_ms, now_ms),
                 "time-between-poll-avg": self.between_polls.average(now_ms),
                 "time-between-poll-max": self.between_polls.most(now_ms),
+                "poll-idle-ratio-avg": self.poll_idle.average(now_ms),
             },
         }
+        for topic, read in sorted(self._read_of.items()):
+            found[f"{FETCH}.{topic}"] = read.as_dict(now_ms)
         for tp, standing in sorted(standings.items()):
-            found[f"{FETCH}.{tp}"] = {
-                "records-lag": math.nan if standing.lag is None else standing.lag,
-                "records-lead": math.nan if standing.lead is None else standing.lead,
-            }
+            progress = self._progress_of.get(tp, Progress()).as_dict(standing, now_ms)
+            found.setdefault(f"{FETCH}.{tp}", {}).update(progress)  # a topic may be called like a partition
         return found
 
     def _of_the_group(self, assigned_partitions: int, now_ms: int) -> dict[str, float]:
@@ -210,13 +292,15 @@ class Metrics:
             "fetch-size-max": self.fetch_size.most(now_ms),
             "fetch-throttle-time-avg": self.fetch_throttle.average(now_ms),
             "fetch-throttle-time-max": self.fetch_throttle.most(now_ms),
-            "bytes-consumed-rate": self.bytes.rate(now_ms, of_values=True),
-            "bytes-consumed-total": self.bytes.total,
-            "records-consumed-rate": self.records.rate(now_ms, of_values=True),
-            "records-consumed-total": self.records.total,
+            "records-per-request-avg": self._records_per_request(now_ms),
+            **self.read.as_dict(now_ms),
             "records-lag-max": max([*lags, *([] if math.isnan(latest) else [latest])], default=math.nan),
             "records-lead-min": min(leads, default=math.nan),
         }
+
+    def _records_per_request(self, now_ms: int) -> float:
+        fetches = self.fetch.recent_count(now_ms)
+        return self.read.records.recent_total(now_ms) / fetches if fetches else math.nan
 
 
 def seconds_ago(at_ms: int | None, now_ms: int) -> float:
