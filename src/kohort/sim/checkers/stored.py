@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.classic.group import as_classic
 from kohort.coordinator.classic.states import DEAD, STABLE
 from kohort.coordinator.records import OffsetAndMetadata
 from kohort.protocol.errors import ErrorCode
@@ -70,6 +71,7 @@ class Stored(Checker):
     def answered(self, coordinator: Coordinator, call: Call, message: Any, response: Any) -> None:
         if (rule := self._rules.get(type(message))) is not None:
             since = self._since.pop(call)
+            self._coordinator = coordinator
             if (moving := self._moving.pop(call, None)) is not None:
                 self._away = moving | _strays(coordinator)
             if since >= self._journal.grown:  # who asked before may have been answered from where the group was
@@ -194,8 +196,10 @@ class Stored(Checker):
     # Of groups of the consumer protocol.
 
     def _joined(self, since: int, version: int, message: Any, response: Any) -> None:
-        """What a classic group answers is stored when its generation is, with SyncGroup."""
-        if response.error_code == NONE and self._epochs.has(message.group_id, since):
+        """What a classic group answers is stored when its generation is, with SyncGroup; so too where the group has
+        become a classic one, even if that is not stored yet."""
+        is_classic = as_classic(self._coordinator.group(message.group_id)) is not None
+        if response.error_code == NONE and not is_classic and self._epochs.has(message.group_id, since):
             self._say(self._epochs.joined(since, message.group_id, response))
 
     def _beat(self, since: int, version: int, message: Any, response: Any) -> None:
