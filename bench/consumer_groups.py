@@ -1,7 +1,8 @@
 """Section `consumer_groups`: what groups of the consumer protocol (KIP-848) cost, the same requests to both brokers.
 
 Heartbeats that change nothing: 64 connections with 16 requests in flight, a group of one member each. Convergence: all
-members of one group send heartbeats, round after round, until everybody is where the target wants them.
+members of one group, each on its connection, send heartbeats round after round, until all are in the newest epoch and
+everything has an owner.
 """
 
 from __future__ import annotations
@@ -21,50 +22,16 @@ from coordinator import memory_in_use
 from group_load import expect, find_coordinator
 from kafka_socket import KafkaSocket
 from kohort.assignors import GroupSpec, MemberSpec, TopicSpec, UniformAssignor
-from kohort.protocol.messages import ConsumerGroupHeartbeatRequest, CreatePartitionsRequest
+from kohort.protocol.messages import CreatePartitionsRequest
 from loadgen import Lane, pump
+from modern_members import VERSION, Member, beat, converge
 from process import cpu_seconds
 from tables import Table
 from targets import Target, running
 
 ROOT = Path(__file__).resolve().parent.parent
-CONNECTIONS, DEPTH, VERSION = 64, 16, 1
+CONNECTIONS, DEPTH = 64, 16
 CONFIG = {"group.consumer.assignment.interval.ms": 0}
-_Request = ConsumerGroupHeartbeatRequest
-
-
-class Member:
-    """Says what it has in every heartbeat that follows an assignment."""
-
-    def __init__(self, connection: KafkaSocket, group_id: str, member_id: str, topic: str) -> None:
-        self.connection = connection
-        self.group_id, self.member_id, self.topic = group_id, member_id, topic
-        self.epoch = 0
-        self.owned: list[Any] = []
-        self.has_news = True
-
-    def request(self) -> Any:
-        request = _Request(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
-        if self.epoch == 0:
-            request.rebalance_timeout_ms, request.subscribed_topic_names = 300_000, [self.topic]
-        if self.has_news:
-            request.topic_partitions = self.owned
-        return request
-
-    def send(self) -> None:
-        self.connection.send(self.request(), VERSION)
-
-    def receive(self) -> bool:
-        """Whether the heartbeat has moved it."""
-        answer = self.connection.receive()
-        expect(answer.error_code, "ConsumerGroupHeartbeat")
-        moved = answer.member_epoch != self.epoch or answer.assignment is not None
-        self.epoch, self.has_news = answer.member_epoch, answer.assignment is not None
-        if answer.assignment is not None:
-            make = _Request.TopicPartitions
-            rows = answer.assignment.topic_partitions
-            self.owned = [make(topic_id=row.topic_id, partitions=row.partitions) for row in rows]
-        return moved
 
 
 def run(options: argparse.Namespace) -> Iterator[Table]:
@@ -78,7 +45,9 @@ def run(options: argparse.Namespace) -> Iterator[Table]:
             for count in (20,) if options.quick else (100, 1000):
                 measure_convergence(target, table, count)
     table.notes.append("memory: resident memory of kohort; of Kafka the Java heap in use after a full collection")
-    table.notes.append("convergence: rounds of heartbeats without pauses, until a whole round has moved nobody")
+    table.notes.append(
+        "convergence: rounds of heartbeats without pauses, a connection a member, until everything has an owner"
+    )
     yield table
     yield assignment_table(options)
 
@@ -88,7 +57,8 @@ def measure_heartbeats(target: Target, table: Table, options: argparse.Namespace
     members = [
         Member(KafkaSocket(target.bootstrap_servers), f"beat-{i}", f"m-{i}", "beaten") for i in range(CONNECTIONS)
     ]
-    converge(members)
+    beat(members)
+    beat(members)
     lanes = [Lane(m.connection, m.request(), VERSION, lambda answer: expect(answer.error_code, "")) for m in members]
     load = pump(lanes, depth=DEPTH, warmup=options.warmup, seconds=options.seconds, pid=target.pid)
     name = "ConsumerGroupHeartbeat without news"
@@ -107,11 +77,7 @@ def measure_memory(target: Target, table: Table, count: int) -> None:
             Member(connections[i % CONNECTIONS], f"{prefix}-{i}", f"m-{i:05d}", "remembered") for i in range(size)
         ]
         for begin in range(0, size, CONNECTIONS * DEPTH):
-            some = members[begin : begin + CONNECTIONS * DEPTH]
-            for member in some:
-                member.send()
-            for member in some:
-                member.receive()
+            beat(members[begin : begin + CONNECTIONS * DEPTH])
 
     join("warm", count // 5)
     before = memory_in_use(target)
@@ -121,51 +87,44 @@ def measure_memory(target: Target, table: Table, count: int) -> None:
         connection.close()
 
 
-def converge(members: list[Member]) -> float:
-    """Seconds until nobody moves any more."""
-    began = time.perf_counter()
-    while True:
-        for member in members:
-            member.send()
-        moved = [member.receive() for member in members]
-        if not any(moved):
-            return time.perf_counter() - began
-
-
 def measure_convergence(target: Target, table: Table, count: int) -> None:
     topic, partitions = f"shared-{count}", 2 * count
     create_topic(target.bootstrap_servers, topic, partitions)
-    connections = [KafkaSocket(target.bootstrap_servers) for _ in range(min(count, CONNECTIONS))]
+    connections = [KafkaSocket(target.bootstrap_servers) for _ in range(count + 3)]
     group_id = f"converge-{count}"
-    members = [Member(connections[i % len(connections)], group_id, f"m-{i:05d}", topic) for i in range(count)]
-    converge(members)
+    members = [Member(connections.pop(), group_id, f"m-{i:05d}", topic) for i in range(count)]
+    converge(members, partitions, 0)
     times: dict[str, list[float]] = {"a join": [], "a leave": [], "a topic that grows": []}
+    beats: dict[str, list[float]] = {what: [] for what in times}
+
+    def measure(what: str) -> None:
+        took, heartbeats = converge(members, partitions, after_epoch)
+        times[what].append(1000 * took)
+        beats[what].append(heartbeats / len(members))
+
     cpu = cpu_seconds(target.pid)
     for number in range(3):
-        members.append(Member(connections[0], group_id, f"n-{number}", topic))
-        times["a join"].append(converge(members))
+        after_epoch = members[0].epoch
+        members.append(Member(connections.pop(), group_id, f"n-{number}", topic))
+        measure("a join")
+        after_epoch = members[0].epoch
         gone = members.pop(0)
-        gone.connection.call(_Request(group_id=group_id, member_id=gone.member_id, member_epoch=-1), VERSION)
-        times["a leave"].append(converge(members))
+        gone.leave()
+        gone.connection.close()
+        measure("a leave")
+        after_epoch = members[0].epoch
         partitions += count
         row = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
-        connections[0].call(CreatePartitionsRequest(topics=[row], timeout_ms=30_000), 3)
-        times["a topic that grows"].append(converge_to(members, partitions))
+        members[0].connection.call(CreatePartitionsRequest(topics=[row], timeout_ms=30_000), 3)
+        measure("a topic that grows")
     cpu = (cpu_seconds(target.pid) - cpu) / 9
     for what, measured in times.items():
         name = f"{count} members converge after {what}"
-        table.put(target.side, name, 1000 * statistics.median(measured), "ms", goal="faster than Kafka")
+        table.put(target.side, name, statistics.median(measured), "ms", goal="faster than Kafka")
+        table.put(target.side, name, statistics.median(beats[what]), "heartbeats a member")
     table.put(target.side, f"{count} members converge", 1000 * cpu, "broker CPU ms a change")
-    for connection in connections:
-        connection.close()
-
-
-def converge_to(members: list[Member], partitions: int) -> float:
-    """The coordinator may hear of the growth later: until everything is dealt out."""
-    began = time.perf_counter()
-    while sum(len(row.partitions) for member in members for row in member.owned) < partitions:
-        converge(members)
-    return time.perf_counter() - began
+    for member in members:
+        member.connection.close()
 
 
 # ---- the assignor alone

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 import kohort
+from kafka_socket import KafkaSocket
 from kohort.broker.groups import GroupService
+from kohort.coordinator.modern import expressions
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from wire import CoreClient, World
@@ -74,6 +78,82 @@ def test_a_group_can_be_described_by_the_old_api_only_as_gone(world: World) -> N
     heartbeat(client, 0)
     answer = client.call(messages.DescribeGroupsRequest(groups=["g"]), 6).groups[0]
     assert (answer.error_code, answer.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+
+
+def test_expressions_are_resolved_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("re2")
+    release, matching = threading.Event(), expressions.matching
+
+    def slow(regex: str, names: Iterable[str]) -> frozenset[str]:
+        assert release.wait(60)
+        return matching(regex, names)
+
+    monkeypatch.setattr(expressions, "matching", slow)
+    kind = messages.ConsumerGroupHeartbeatRequest
+    said = {"rebalance_timeout_ms": 1_000, "topic_partitions": []}
+    with kohort.Broker(config=CONFIG) as broker, KafkaSocket(broker.bootstrap_servers) as connection:
+        broker.create_topic("orders", partitions=2)
+        connection.call(messages.FindCoordinatorRequest(key="g"), 1)
+        waiting = kind(group_id="g", member_id="m", member_epoch=0, subscribed_topic_regex="ord.*", **said)
+        epoch = connection.call(waiting, 1).member_epoch
+        try:
+            served = kind(group_id="other", member_id="m", member_epoch=0, subscribed_topic_names=["orders"], **said)
+            assert partitions(connection.call(served, 1)) == [0, 1]
+            beat = kind(group_id="g", member_id="m", member_epoch=epoch)
+            assert connection.call(beat, 1).assignment is None
+        finally:
+            release.set()
+        limit = time.monotonic() + 60
+        while (answer := connection.call(beat, 1)).assignment is None:
+            assert time.monotonic() < limit
+        assert partitions(answer) == [0, 1]
+
+
+def test_confluent_kafka_with_an_expression_an_instance_id_and_an_assignor_of_the_broker() -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    pytest.importorskip("re2")
+    config = {"group.consumer.min.heartbeat.interval.ms": 50, "group.consumer.heartbeat.interval.ms": 100}
+    with kohort.Broker(config=config) as broker:
+        for name in ("orders-a", "orders-b", "bills"):
+            broker.create_topic(name, partitions=2)
+
+        def consumer() -> Any:
+            made = confluent.Consumer(
+                {
+                    "bootstrap.servers": broker.bootstrap_servers,
+                    "group.id": "g",
+                    "group.protocol": "consumer",
+                    "group.remote.assignor": "range",
+                    "group.instance.id": "one",
+                }
+            )
+            made.subscribe(["^orders-.*"])
+            return made
+
+        def assigned(one: Any) -> set[tuple[str, int]]:
+            limit = time.monotonic() + 60
+            while len(found := one.assignment()) < 4:
+                assert time.monotonic() < limit
+                one.poll(0.05)
+            return {(place.topic, place.partition) for place in found}
+
+        everything = {(name, number) for name in ("orders-a", "orders-b") for number in (0, 1)}
+        first = consumer()
+        assert assigned(first) == everything
+        with KafkaSocket(broker.bootstrap_servers) as connection:
+
+            def described() -> Any:
+                return connection.call(messages.ConsumerGroupDescribeRequest(group_ids=["g"]), 1).groups[0]
+
+            before = described()
+            assert before.assignor_name == "range"
+            assert [row.instance_id for row in before.members] == ["one"]
+            assert before.members[0].subscribed_topic_regex == "^orders-.*"
+            first.close()
+            again = consumer()
+            assert assigned(again) == everything
+            assert described().group_epoch == before.group_epoch, "nothing moved"
+            again.close()
 
 
 def test_confluent_kafka_with_the_consumer_protocol() -> None:

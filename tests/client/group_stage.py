@@ -100,6 +100,7 @@ class GroupStage:
         self.members: list[Application] = []
         self.parked: dict[int, tuple[Application, Send, int]] = {}
         self.refresh: list[Application] = []
+        self.versions: dict[ApiKey, int] = {}  # the newest that the broker has, where it is not the newest of all
         self.delivering = False
         self.token = 0
         self.chance: random.Random | None = None
@@ -131,7 +132,8 @@ class GroupStage:
         if lost and self.chance.random() < 0.5:  # type: ignore[union-attr]
             self.broken.append((application, send))
             return
-        version = send.request.MAX_VERSION if send.max_version is None else send.max_version
+        most = self.versions.get(api, send.request.MAX_VERSION)
+        version = most if send.max_version is None else send.max_version
         message = api.request.decode(downgrade(send.request, version).encode(version), version)
         self.token += 1
         if lost:

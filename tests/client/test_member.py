@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from client.scripted import Stage, subscription_of, tp, tps
-from kohort.assignors import Subscription, decode_assignment
+from kohort.assignors import Assignment, Subscription, decode_assignment, encode_assignment
 from kohort.client.effects import (
     Assign,
     AutoCommit,
@@ -25,7 +26,12 @@ from kohort.client.errors import CommitFailedError, FencedInstanceIdError, Rebal
 from kohort.client.member import STEPS, TRANSITIONS, IllegalTransition, MemberState, Step
 from kohort.client.types import OffsetAndMetadata
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.protocol.messages import FindCoordinatorResponse, JoinGroupResponse, SyncGroupResponse
+from kohort.protocol.messages import (
+    DescribeGroupsResponse,
+    FindCoordinatorResponse,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
 
 # -- joining ---------------------------------------------------------------------------------------------------------
 
@@ -92,8 +98,9 @@ def test_leader_asks_for_metadata_of_topics_that_others_subscribed_to() -> None:
     assert dict(assignments["m2"].partitions) == {"refunds": (0, 1)}
 
 
-def test_static_leader_that_returns_skips_the_assignment() -> None:
-    stage = Stage(group_instance_id="i1")
+def returned_leader(partitions: int = 4) -> Stage:
+    """A static leader that came back to a stable group and was told to keep the assignment (KIP-814)."""
+    stage = Stage(topics={"orders": partitions}, group_instance_id="i1")
     stage.subscribe("orders")
     stage.coordinator_found()
     request = stage.request("JoinGroup")
@@ -110,6 +117,91 @@ def test_static_leader_that_returns_skips_the_assignment() -> None:
         )
     )
     assert stage.request("SyncGroup").assignments == []
+    stage.synced(orders=[0, 1])
+    stage.act(Assign)
+    return stage
+
+
+def who_has_what(
+    state: str = "Stable", error: ErrorCode = ErrorCode.NONE, **given: list[int]
+) -> DescribeGroupsResponse:
+    make = DescribeGroupsResponse.DescribedGroupMember
+    members = [
+        make(member_id=name, member_assignment=encode_assignment(Assignment({"orders": numbers})))
+        for name, numbers in given.items()
+    ]
+    row = DescribeGroupsResponse.DescribedGroup(error_code=error, group_id="g", group_state=state, members=members)
+    return DescribeGroupsResponse(groups=[row])
+
+
+def test_static_leader_that_returns_skips_the_assignment_and_looks_at_it() -> None:
+    stage = returned_leader()
+    assert stage.request("DescribeGroups").groups == ["g"]
+    stage.answer(who_has_what(m1=[0, 1], m2=[2, 3]))
+    stage.quiet()
+    stage.pass_time(3_000)
+    stage.request("Heartbeat")
+    stage.heartbeat()
+    stage.quiet()
+
+
+def test_static_leader_that_returns_rejoins_where_partitions_were_added_meanwhile() -> None:
+    stage = returned_leader(partitions=6)
+    stage.answer(who_has_what(m1=[0, 1], m2=[2, 3]))
+    stage.poll()
+    stage.act(Revoke)
+    request = stage.request("JoinGroup")
+    assert (request.member_id, request.reason) == (
+        "m1",
+        "assigned to nobody while the leader was away: orders-4, orders-5",
+    )
+
+
+def test_static_leader_that_returns_asks_until_it_is_told() -> None:
+    stage = returned_leader(partitions=6)
+    stage.answer(who_has_what(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    stage.quiet()
+    stage.pass_time(3_000)
+    stage.heartbeat()
+    assert stage.request("DescribeGroups")
+    stage.no_answer()
+    stage.pass_time(1_000)
+    stage.coordinator_found()
+    stage.pass_time(1)
+    stage.heartbeat()
+    stage.answer(who_has_what(m1=[0, 1], m2=[2, 3]))
+    stage.poll()
+    stage.act(Revoke)
+    stage.request("JoinGroup")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (who_has_what("PreparingRebalance"), False),
+        (who_has_what("Dead", ErrorCode.GROUP_ID_NOT_FOUND), False),
+        (who_has_what(error=ErrorCode.GROUP_AUTHORIZATION_FAILED), True),
+        (
+            DescribeGroupsResponse(
+                groups=[
+                    DescribeGroupsResponse.DescribedGroup(
+                        group_state="Stable",
+                        members=[DescribeGroupsResponse.DescribedGroupMember(member_assignment=b"?")],
+                    )
+                ]
+            ),
+            True,
+        ),
+    ],
+)
+def test_static_leader_that_returns_says_where_it_cannot_see_the_assignment(answer: Any, told: bool) -> None:
+    stage = returned_leader(partitions=6)
+    stage.answer(answer)
+    stage.quiet()
+    assert any("cannot see" in line for _, line in stage.member.story) is told
+    stage.pass_time(3_000)
+    stage.heartbeat()
+    stage.quiet()
 
 
 @pytest.mark.parametrize(

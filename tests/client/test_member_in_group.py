@@ -10,6 +10,7 @@ from client.group_stage import GroupStage
 from kohort.client.errors import CommitFailedError, FencedInstanceIdError
 from kohort.client.member import MemberState
 from kohort.client.types import OffsetAndMetadata, TopicPartition
+from kohort.protocol.apis import ApiKey
 
 ALL = set(range(6))
 
@@ -113,6 +114,27 @@ def test_static_members_bounce_without_a_rebalance() -> None:
     assert a.log == before
     assert again.reading and a.reading
     assert set(group.owners()) == ALL
+
+
+@pytest.mark.parametrize(("version", "broker_looks"), [(8, True), (9, True), (9, False)])
+def test_what_is_added_while_a_static_leader_is_away_is_read_when_it_returns(
+    version: int, broker_looks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-814 lets it keep the assignment. Kafka's broker leaves it at that; a member that is told so looks itself."""
+    if not broker_looks:
+        monkeypatch.setattr("kohort.coordinator.classic.join._leaves_out", lambda context, group: False)
+    group = GroupStage()
+    group.versions[ApiKey.JOIN_GROUP] = version
+    leader = group.join("a", group_instance_id="i-a")
+    group.join("b", group_instance_id="i-b")
+    group.pass_time(10_000)
+    assert leader.member.is_leader
+    leader.crash()
+    group.world.topics.add("orders", 8)
+    again = group.join("a2", group_instance_id="i-a")
+    group.pass_time(10_000)
+    assert again.member.is_leader
+    assert set(group.owners()) == set(range(8))
 
 
 def test_of_two_with_one_instance_id_the_later_stays() -> None:

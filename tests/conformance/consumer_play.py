@@ -250,9 +250,11 @@ class Play:
             protocols=[m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=said)],
         )
 
-    def old_join(self, who: str, owned: Names | None = None, *, instance: str | None = None, **said: Any) -> Any:
+    def old_join(
+        self, who: str, owned: Names | None = None, *, instance: str | None = None, version: int = 0, **said: Any
+    ) -> Any:
         message = self.old_join_message(who, owned, instance=instance, **said)
-        answer = self.connection.call(message, 3 if instance is None else 5)
+        answer = self.connection.call(message, version or (3 if instance is None else 5))
         return self._old_joined(who, owned, answer)
 
     def _old_joined(self, who: str, owned: Names | None, answer: Any) -> Any:

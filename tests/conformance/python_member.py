@@ -1,5 +1,6 @@
 """A consumer in a group, in a process of its own: prints what it is given, gives up and reads, ends when standard
-input does. Arguments: the client (confluent or kohort), bootstrap servers, topic, group, protocol.
+input does. Arguments: the client (confluent or kohort), bootstrap servers, topic (or with a ^ an expression of the
+broker), group, protocol, further settings as key=value.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ def tell(sign: str, partitions: Iterable[Any]) -> None:
         print(sign, one.partition, now_ms, flush=True)
 
 
-def settings(servers: str, group: str, protocol: str, assignor: str) -> dict[str, Any]:
-    own: dict[str, Any] = {"group.protocol": protocol}
+def settings(servers: str, group: str, protocol: str, assignor: str, further: tuple[str, ...]) -> dict[str, Any]:
+    own: dict[str, Any] = {"group.protocol": protocol, **dict(one.split("=", 1) for one in further)}
     if protocol == "classic":
         own |= {**QUICK, "partition.assignment.strategy": assignor}
     return {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest", **own}
 
 
-def confluent(servers: str, topic: str, group: str, protocol: str) -> None:
+def confluent(servers: str, topic: str, group: str, protocol: str, *further: str) -> None:
     import confluent_kafka as ck
 
     # Not cooperative-sticky: librdkafka's puts data of its own into assignments, and no broker converts such a group.
-    base = settings(servers, group, protocol, "range")
+    base = settings(servers, group, protocol, "range", further)
     refresh = {"topic.metadata.refresh.interval.ms": 500, "log_level": 0}
     consumer = ck.Consumer({**base, **refresh, "enable.auto.commit": False})
 
@@ -59,13 +60,13 @@ def confluent(servers: str, topic: str, group: str, protocol: str) -> None:
     consumer.close()
 
 
-def own(servers: str, topic: str, group: str, protocol: str) -> None:
+def own(servers: str, topic: str, group: str, protocol: str, *further: str) -> None:
     import kohort
 
-    config = {**settings(servers, group, protocol, "cooperative-sticky"), "metadata.max.age.ms": 500}
+    config = {**settings(servers, group, protocol, "cooperative-sticky", further), "metadata.max.age.ms": 500}
     with kohort.Consumer(**{name.replace(".", "_"): value for name, value in config.items()}) as consumer:
         consumer.subscribe(
-            topic,
+            kohort.SubscriptionPattern(topic) if topic.startswith("^") else topic,
             on_partitions_assigned=lambda new: tell("+", new),
             on_partitions_revoked=lambda gone: tell("-", gone),
             on_partitions_lost=lambda gone: tell("-", gone),

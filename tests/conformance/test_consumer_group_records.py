@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from apache_kafka import ApacheKafka, run_java
 from conformance.consumer_scripts import reconciliation, static_members, upgrade_and_back
 from conformance.test_consumer_groups import CONFIG, Side
 from conformance.test_differential import ONE_AT_A_TIME
+from kafka_socket import KafkaSocket
 from kohort.coordinator.modern.topics import metadata_hash
 from kohort.coordinator.modern_records import GroupEpoch, Kind, ModernChange, TargetEpoch
 from kohort.coordinator.records import decode, encode
 from kohort.coordinator.scan import key_values
+from kohort.protocol.messages import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from kohort.records.batch import iter_batches
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -145,3 +148,29 @@ def test_a_group_goes_on_from_kafkas_log(theirs: tuple[Pairs, dict[str, bytes]])
     group: Any = coordinator.group("reconciliation")
     assert (group.type, group.state_name, sorted(group.members)) == ("consumer", "Stable", ["a", "b"])
     assert coordinator.group("upgrade_and_back").type == "classic"  # type: ignore[union-attr]
+
+
+def test_kafka_goes_on_from_our_log(jdk: None, ours: tuple[Path, dict[str, bytes]]) -> None:
+    """Its `__consumer_offsets` with our records in it: the group is there, in its epoch, and a member goes on."""
+    config = CONFIG | ONE_AT_A_TIME
+    with ApacheKafka(config) as kafka:
+        Side(kafka.bootstrap_servers).play("begins").join("a")
+        kafka.stop()
+        (directory,) = kafka.data_dir.rglob(f"{OFFSETS_TOPIC}-0")
+        for old in (*directory.glob("*.log"), *directory.glob("*index"), *directory.glob("*.snapshot")):
+            old.unlink()
+        for segment in ours[0].glob("*.log"):
+            shutil.copy(segment, directory)
+        for checkpoint in directory.parent.glob("*-checkpoint"):
+            checkpoint.unlink()
+        kafka.start()
+        with KafkaSocket(kafka.bootstrap_servers) as connection:
+            asked = ConsumerGroupDescribeRequest(group_ids=["reconciliation"])
+            limit = time.monotonic() + 60
+            while (group := connection.call(asked, 1).groups[0]).error_code:
+                assert time.monotonic() < limit, group
+                time.sleep(0.1)
+            assert sorted(member.member_id for member in group.members) == ["a", "b"]
+            epoch = group.members[0].member_epoch
+            beat = ConsumerGroupHeartbeatRequest(group_id="reconciliation", member_id="a", member_epoch=epoch)
+            assert not connection.call(beat, 1).error_code

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,8 @@ from apache_kafka import Unavailable, java_command
 from client.conftest import until
 from conformance.conftest import HERE, QUICK
 from franz_go import build
+from kafka_socket import KafkaSocket
+from kohort.protocol.messages import ConsumerGroupDescribeRequest
 
 PARTITIONS = 6
 LIMIT_S = 420
@@ -117,10 +120,10 @@ class Group:
         self.members: list[Member] = []
         self.gone: list[Member] = []
 
-    def add(self, command: Command, protocol: str) -> Member:
+    def add(self, command: Command, protocol: str, *settings: str, expression: str = "") -> Member:
         name = f"{len(self.members) + len(self.gone)}-{protocol}"
-        where = (self.broker.bootstrap_servers, self.topic, self.group_id)
-        self.members.append(Member(name, command(*where, protocol)))
+        where = (self.broker.bootstrap_servers, expression or self.topic, self.group_id)
+        self.members.append(Member(name, command(*where, protocol, *settings)))
         return self.members[-1]
 
     def end(self, member: Member, how: str = "stop") -> None:
@@ -142,6 +145,10 @@ class Group:
     def type(self) -> str:
         with kohort.Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
             return next(one.type for one in admin.list_groups() if one.group_id == self.group_id)
+
+    def described(self) -> Any:
+        with KafkaSocket(self.broker.bootstrap_servers) as connection:
+            return connection.call(ConsumerGroupDescribeRequest(group_ids=[self.group_id]), 1).groups[0]
 
     def check(self) -> None:
         """All that was written was read, and each partition had one owner at a time."""
@@ -173,8 +180,8 @@ def group(broker: kohort.Broker) -> Iterator[Group]:
 
 
 def java(classes: Path) -> Command:
-    def command(servers: str, topic: str, group_id: str, protocol: str) -> list[str]:
-        settings = ["metadata.max.age.ms=500", f"group.protocol={protocol}", "auto.commit.interval.ms=200"]
+    def command(servers: str, topic: str, group_id: str, protocol: str, *further: str) -> list[str]:
+        settings = ["metadata.max.age.ms=500", f"group.protocol={protocol}", "auto.commit.interval.ms=200", *further]
         assignor = "-"
         if protocol == "classic":
             assignor = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
@@ -252,6 +259,32 @@ def test_a_group_moves_to_the_protocol_and_back(client: str, commands: Callable[
         assert group.type() == protocol
     group.end(group.members[0], "kill")
     group.shared()
+    group.check()
+
+
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize("client", ["java", "confluent", "kohort"])
+def test_expressions_instance_ids_and_assignors(client: str, commands: Callable[[str], Command], group: Group) -> None:
+    """A static member that is restarted finds what it had, and nobody else notices."""
+    pytest.importorskip("re2")
+    member = commands(client)
+
+    def add(instance_id: str) -> Member:
+        settings = (f"group.instance.id={instance_id}", "group.remote.assignor=range")
+        return group.add(member, "consumer", *settings, expression=f"^{group.topic}")
+
+    one, two = add("one"), add("two")
+    group.shared()
+    had, epoch = set(one.owned), group.described().group_epoch
+    described = group.described()
+    assert (described.assignor_name, {row.instance_id for row in described.members}) == ("range", {"one", "two"})
+    assert {row.subscribed_topic_regex for row in described.members} == {f"^{group.topic}"}
+    group.end(one)
+    again = add("one")
+    group.shared()
+    assert set(again.owned) == had
+    assert group.described().group_epoch == epoch
+    assert len(two.periods) == 0, "two has given up nothing"
     group.check()
 
 

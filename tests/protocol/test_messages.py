@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.protocol import messages, schema
-from kohort.protocol.wire import DecodeError, EncodeError, UnsupportedFieldError
+from kohort.protocol.wire import DecodeError, EncodeError, UnsupportedFieldError, uvarint_bytes
 from message_filler import fill
 
 NAMES = schema.message_names()
@@ -73,6 +73,16 @@ def test_an_array_longer_than_its_bytes_is_refused_before_it_is_built(version):
 def test_a_varint_that_never_ends_is_refused():
     with pytest.raises(DecodeError, match="varint"):
         messages.HeartbeatRequest.decode(b"\xff" * 20, 4)
+
+
+def test_a_string_is_no_longer_in_a_flexible_version_than_in_others():
+    """As in Kafka: what goes into a record, whose strings have two bytes for their length, always fits."""
+    kind = messages.ConsumerGroupHeartbeatRequest
+    data = kind(group_id="g" * 32767).encode(1)
+    assert len(kind.decode(data, 1).group_id) == 32767
+    too_long = uvarint_bytes(32769) + b"g" + data[3:]
+    with pytest.raises(DecodeError, match="longer than 32767"):
+        kind.decode(too_long, 1)
 
 
 def test_null_where_the_version_does_not_allow_it():

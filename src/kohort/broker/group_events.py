@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kohort.broker import event_log
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.groups")
 _MOST_UNPUBLISHED = 1000
+_GROUP_ID = attrgetter("group_id")
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -29,11 +32,12 @@ class GroupEvents:
 
     def report(self, happened: list[GroupEvent]) -> None:
         meter = self._core.meter
+        least = logger.getEffectiveLevel()
         for event in happened:
             if meter is not None:
                 meter.groups.observe(event)
             level = logging.INFO if event_log.is_news(event) else logging.DEBUG
-            if logger.isEnabledFor(level):
+            if level >= least and logger.isEnabledFor(level):
                 logger.log(level, "%s", event_log.line(event), extra={"event": event})
         if self._publishes:
             self.unpublished += happened
@@ -52,9 +56,10 @@ class GroupEvents:
             logger.error("group events are lost, %s cannot be created: %s", EVENTS_TOPIC, error)
             return
         by_partition: dict[int, list[tuple[bytes, bytes | None]]] = {}
-        for event in happened:
-            pairs = by_partition.setdefault(partition_for(event.group_id, len(topic.partitions)), [])
-            pairs.append((event.group_id.encode(), _to_json(event.to_dict()).encode()))
+        for group_id, some in groupby(happened, _GROUP_ID):
+            key = group_id.encode()
+            pairs = by_partition.setdefault(partition_for(group_id, len(topic.partitions)), [])
+            pairs += [(key, _to_json(event.to_dict()).encode()) for event in some]
         for index, pairs in by_partition.items():
             if not topic.partitions[index].leads:
                 logger.debug("%d events are lost, the group is coordinated elsewhere by now", len(pairs))

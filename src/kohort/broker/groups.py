@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
     from kohort.broker.long_work import Steps
-    from kohort.broker.topics import Catalog, Topic
+    from kohort.broker.topics import Topic
 
 logger = logging.getLogger("kohort.groups")
 
@@ -47,9 +47,9 @@ _LARGE_COMMIT_BYTES = LARGE_COMMIT * 14
 class CatalogTopics:
     """The coordinator's view of the broker's topics."""
 
-    def __init__(self, catalog: Catalog, rack: str | None) -> None:
-        self._catalog = catalog
-        self._rack = rack or ""
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._catalog = core.topics
 
     def by_name(self, name: str) -> tuple[bytes, int] | None:
         topic = self._catalog.by_name.get(name)
@@ -64,7 +64,8 @@ class CatalogTopics:
 
     @property
     def rack(self) -> str:
-        return self._rack
+        """In a cluster replicas have none: any broker may come to lead a partition, and coordinators must agree."""
+        return "" if self._core.membership is not None else self._core.config["broker.rack"] or ""
 
 
 class GroupWork:
@@ -98,7 +99,7 @@ class GroupService(CoordinatorService):
     def __init__(self, core: Core) -> None:
         self._core = core
         config = core.config
-        self.topics = CatalogTopics(core.topics, config["broker.rack"])
+        self.topics = CatalogTopics(core)
         self.coordinator = Coordinator(coordinator_config(config, core.topics), self.topics, self._new_uuid)
         self._effects = self.coordinator.effects
         self._log: CoordinatorLog[ShardGroups] = CoordinatorLog(

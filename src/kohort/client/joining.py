@@ -23,7 +23,7 @@ from kohort.client.commits import NO_GENERATION, NO_GENERATION_ID, Generation
 from kohort.client.committing import COORDINATOR_MOVED
 from kohort.client.effects import Assign, Destination, Fail, Left, RefreshMetadata
 from kohort.client.errors import FencedInstanceIdError, error_for
-from kohort.client.member_state import MemberBase
+from kohort.client.returning import Returning
 from kohort.client.snapshots import cluster_metadata, partition_map, partition_set
 from kohort.client.states import MemberState, Purpose, Step
 from kohort.client.types import TopicPartition, partition_list
@@ -43,7 +43,7 @@ RETRY_AT_ONCE = frozenset(
 )
 
 
-class Joining(MemberBase):
+class Joining(Returning):
     # -- giving partitions up -----------------------------------------------------------------------------------------
 
     def _prepare_rejoin(self, now_ms: int) -> None:
@@ -88,6 +88,7 @@ class Joining(MemberBase):
         self._go(Step.JOINING)
         self._joined_topics = self.topics
         self._heartbeat.in_flight = None
+        self._seen()
         request = JoinGroupRequest(
             group_id=config.group_id,
             session_timeout_ms=config.session_timeout_ms,
@@ -182,6 +183,7 @@ class Joining(MemberBase):
             return
         self._assigned_from = self._relevant()
         if self._skip_assignment:
+            self._is_unseen = True
             self._send_sync({}, now_ms)
             return
         assert self._snapshot is not None
@@ -247,6 +249,7 @@ class Joining(MemberBase):
             self._rejoin_reason = ""
             self._take_over(now_ms)
         self._check_subscription(now_ms)
+        self._look_at_assignments()
 
     @property
     def _number(self) -> int:
@@ -340,6 +343,7 @@ class Joining(MemberBase):
         self._token = None
         self._prepare_ask = None
         self._heartbeat.in_flight = None
+        self._seen()
         self._rejoin_needed, self._rejoin_reason = True, reason
         if self._taken is not None:
             self._restart = True
@@ -398,6 +402,7 @@ class Joining(MemberBase):
         self.topics, self._matches, self._manual = frozenset(), None, False
         self._group_topics, self._joined_topics = frozenset(), None
         self.is_leader, self._assigned_from = False, None
+        self._seen()
         self._rejoin_needed, self._rejoin_reason = False, ""
         self._rebalance_began_ms = None
         self._why_out = self._why_out if self.fatal else f"it left: {reason}"

@@ -42,6 +42,7 @@ class Liveness(Joining):
         heartbeat = self._heartbeat
         if code is ErrorCode.NONE:
             heartbeat.answered(now_ms)
+            self._look_at_assignments()
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             heartbeat.answered(now_ms)
             if self.state is MemberState.STABLE and not self._rejoin_needed:
@@ -96,6 +97,7 @@ class Liveness(Joining):
 
     def _coordinator_lost(self, reason: str, now_ms: int) -> None:
         super()._coordinator_lost(reason, now_ms)
+        self._look = None
         if self._token is None:
             return
         self._token = None
@@ -115,6 +117,8 @@ class Liveness(Joining):
         elif token == self._heartbeat.in_flight:
             self._heartbeat.failed(now_ms)
             self._out.add(Fail(error))
+        elif token == self._look:
+            self._cannot_look(str(error), now_ms)
         elif (ask := self._commits.in_flight.pop(token, None)) is not None:
             self._ask_failed(ask, error, now_ms)
 

@@ -115,6 +115,8 @@ class Member(Liveness):
                 self._sync_answer(response, now_ms)
             elif self.step is Step.LEAVING:
                 self._left(now_ms)
+        elif token == self._look:
+            self._looked(response, now_ms)
         elif (ask := self._commits.in_flight.pop(token, None)) is not None:
             self._ask_answered(ask, response, now_ms)
         return self._advance(now_ms)
@@ -125,7 +127,7 @@ class Member(Liveness):
             self._finding_failed(error, now_ms)
         elif error is not None and hopeless:
             self._request_refused(token, error, now_ms)
-        elif token in (self._heartbeat.in_flight, self._token) or token in self._commits.in_flight:
+        elif token in (self._heartbeat.in_flight, self._token, self._look) or token in self._commits.in_flight:
             self._coordinator_lost(reason, now_ms)
         return self._advance(now_ms)
 

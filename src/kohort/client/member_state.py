@@ -40,6 +40,8 @@ class MemberBase(HandingOver):
         self._group: dict[str, Subscription] = {}
         self._group_topics: frozenset[str] = frozenset()
         self._assigned_from: dict[str, Any] | None = None
+        self._is_unseen = False  # it leads an assignment that it did not make, and has not looked at: `returning`
+        self._look: int | None = None
 
     # -- queries ------------------------------------------------------------------------------------------------------
 

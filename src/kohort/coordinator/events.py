@@ -6,6 +6,7 @@ it, counts it and may produce it to `__kohort_group_events`; event_json.py reads
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from kohort.coordinator.causes import Cause, Who
@@ -51,17 +52,22 @@ class GroupEvent:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `type` first, empty fields left out."""
         plain: dict[str, Any] = {"type": self.type}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in _names(type(self)):
+            value = getattr(self, name)
             if value is None or value == "":
                 continue
-            if isinstance(value, Cause):
+            if type(value) is Cause:
                 value = self._plain_cause(value)
-            plain[field.name] = list(value) if isinstance(value, tuple) else value
+            plain[name] = list(value) if type(value) is tuple else value
         return plain
 
     def _plain_cause(self, cause: Cause) -> dict[str, Any]:
         return cause.to_dict()
+
+
+@cache
+def _names(kind: type[GroupEvent]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @event

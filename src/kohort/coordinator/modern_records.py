@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from enum import Enum
 from functools import lru_cache
+from struct import Struct, pack
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -28,13 +29,14 @@ from kohort.protocol.messages import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from kohort.protocol.wire import DecodeError
+from kohort.protocol.wire import DecodeError, short_string, uvarint_bytes
 
 Partitions = Mapping[bytes, Set[int]]
 """Partition numbers by topic id."""
 Epochs = Mapping[bytes, Mapping[int, int]]
 """By topic id and partition, the epoch in which the member was given it."""
 NOTHING: Any = {}
+_CURRENT = Struct(">hiib")
 
 
 class MemberState(Enum):
@@ -196,24 +198,25 @@ def _target_member_from(v: Any) -> Partitions:
     return {row.topic_id: Numbers.of(row.partitions) for row in v.topic_partitions}
 
 
-def _current_to(value: CurrentAssignment) -> Any:
-    return ConsumerGroupCurrentMemberAssignmentValue(
-        member_epoch=value.member_epoch,
-        previous_member_epoch=value.previous_epoch,
-        state=value.state.value,
-        assigned_partitions=_epochs_to(value.assigned),
-        partitions_pending_revocation=_epochs_to(value.pending),
-    )
+def _current_bytes(value: CurrentAssignment) -> bytes:
+    """By hand, as it is written for every member whenever a group has a new epoch."""
+    head = _CURRENT.pack(0, value.member_epoch, value.previous_epoch, value.state.value)
+    return head + _epochs_bytes(value.assigned) + _epochs_bytes(value.pending) + b"\x00"
 
 
-def _epochs_to(epochs: Epochs) -> list[Any]:
-    make = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
-    rows = []
+def _epochs_bytes(epochs: Epochs) -> bytes:
+    """Rows of topic id, partitions, and as a tagged field their epochs."""
+    if not epochs:
+        return b"\x01"
+    parts = [uvarint_bytes(len(epochs) + 1)]
     for topic_id in sorted(epochs):
         of_topic = epochs[topic_id]
         numbers = sorted(of_topic)
-        rows.append(make(topic_id=topic_id, partitions=numbers, assignment_epochs=[of_topic[n] for n in numbers]))
-    return rows
+        count, layout = uvarint_bytes(len(numbers) + 1), f">{len(numbers)}i"
+        since = pack(layout, *[of_topic[number] for number in numbers])
+        size = uvarint_bytes(len(count) + len(since))
+        parts += (topic_id, count, pack(layout, *numbers), b"\x01\x00", size, count, since)
+    return b"".join(parts)
 
 
 def _current_from(v: Any) -> CurrentAssignment:
@@ -255,42 +258,47 @@ class _Codec(NamedTuple):
     key: Any
     named: str  # the second field of the key
     value: Any
-    to_message: Callable[[Any], Any]
+    to_bytes: Callable[[Any], bytes]
     from_message: Callable[[Any], Any]
 
 
+def _by(to_message: Callable[[Any], Any]) -> Callable[[Any], bytes]:
+    """Version 0, as the message is defined."""
+    return lambda value: b"\x00\x00" + to_message(value).encode(0)
+
+
 _CODECS: dict[Kind, _Codec] = {
-    Kind.GROUP: _Codec(ConsumerGroupMetadataKey, "", ConsumerGroupMetadataValue, _group_to, _group_from),
+    Kind.GROUP: _Codec(ConsumerGroupMetadataKey, "", ConsumerGroupMetadataValue, _by(_group_to), _group_from),
     Kind.PARTITION_METADATA: _Codec(ConsumerGroupPartitionMetadataKey, "", None, bytes, bytes),
     Kind.MEMBER: _Codec(
-        ConsumerGroupMemberMetadataKey, "member_id", ConsumerGroupMemberMetadataValue, _member_to, _member_from
+        ConsumerGroupMemberMetadataKey, "member_id", ConsumerGroupMemberMetadataValue, _by(_member_to), _member_from
     ),
     Kind.TARGET: _Codec(
         ConsumerGroupTargetAssignmentMetadataKey,
         "",
         ConsumerGroupTargetAssignmentMetadataValue,
-        _target_to,
+        _by(_target_to),
         _target_from,
     ),
     Kind.TARGET_MEMBER: _Codec(
         ConsumerGroupTargetAssignmentMemberKey,
         "member_id",
         ConsumerGroupTargetAssignmentMemberValue,
-        _target_member_to,
+        _by(_target_member_to),
         _target_member_from,
     ),
     Kind.CURRENT_MEMBER: _Codec(
         ConsumerGroupCurrentMemberAssignmentKey,
         "member_id",
         ConsumerGroupCurrentMemberAssignmentValue,
-        _current_to,
+        _current_bytes,
         _current_from,
     ),
     Kind.REGEX: _Codec(
         ConsumerGroupRegularExpressionKey,
         "regular_expression",
         ConsumerGroupRegularExpressionValue,
-        _regex_to,
+        _by(_regex_to),
         _regex_from,
     ),
 }
@@ -299,14 +307,18 @@ OTHER_GROUPS = frozenset((*range(10, 16), 17, *range(19, 24)))
 """Keys of share and of streams groups."""
 
 
+@lru_cache(maxsize=4_096)
+def _key_prefix(kind: Kind, group_id: str) -> bytes:
+    return kind.value.to_bytes(2, "big") + short_string(group_id)
+
+
 def encode_modern(change: ModernChange) -> tuple[bytes, bytes | None]:
-    kind, value = change.kind, change.value
+    kind, group_id, name, value = change
     codec = _CODECS[kind]
-    key = codec.key(group_id=change.group_id)
+    key = _key_prefix(kind, group_id)
     if codec.named:
-        setattr(key, codec.named, change.name)
-    encoded = kind.value.to_bytes(2, "big") + key.encode(0)
-    return encoded, None if value is None else b"\x00\x00" + codec.to_message(value).encode(0)
+        key += short_string(name)
+    return key, None if value is None else codec.to_bytes(value)
 
 
 def decode_modern(kind: Kind, key: bytes, value: bytes | None) -> ModernChange:

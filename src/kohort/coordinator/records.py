@@ -21,7 +21,7 @@ from kohort.coordinator.modern_records import (
 )
 from kohort.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from kohort.protocol.uuids import ZERO_UUID
-from kohort.protocol.wire import DecodeError, uvarint_bytes
+from kohort.protocol.wire import DecodeError, short_string, uvarint_bytes
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_COMMIT_VALUE_VERSION = 4
@@ -142,18 +142,13 @@ Change = OffsetCommit | GroupMetadata | ModernChange
 # ---- to bytes
 
 
-def _string(text: str) -> bytes:
-    data = text.encode()
-    return _SHORT.pack(len(data)) + data
-
-
 def _nullable_string(text: str | None) -> bytes:
-    return b"\xff\xff" if text is None else _string(text)
+    return b"\xff\xff" if text is None else short_string(text)
 
 
 @lru_cache(maxsize=65_536)
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    return b"\x00\x01" + _string(group_id) + _string(topic)
+    return b"\x00\x01" + short_string(group_id) + short_string(topic)
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
@@ -161,7 +156,7 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def group_key(group_id: str) -> bytes:
-    return b"\x00\x02" + _string(group_id)
+    return b"\x00\x02" + short_string(group_id)
 
 
 def offset_value(value: OffsetAndMetadata) -> bytes:
@@ -192,14 +187,14 @@ def _offset_value_with_expiry(value: OffsetAndMetadata) -> bytes:
 def group_value(group: StoredGroup) -> bytes:
     """By hand, as a rebalance of many members spends its time here."""
     protocol_type, generation, protocol, leader_id, timestamp_ms, members = group
-    parts = [_SHORT.pack(GROUP_METADATA_VALUE_VERSION), _string(protocol_type or ""), pack_int(generation)]
+    parts = [_SHORT.pack(GROUP_METADATA_VALUE_VERSION), short_string(protocol_type or ""), pack_int(generation)]
     parts += (_nullable_string(protocol), _nullable_string(leader_id), _GROUP_TAIL.pack(timestamp_ms, len(members)))
     for member_id, instance_id, client_id, client_host, rebalance_ms, session_ms, subscription, assignment in members:
         parts += (
-            _string(member_id),
+            short_string(member_id),
             _nullable_string(instance_id),
-            _string(client_id),
-            _string(client_host),
+            short_string(client_id),
+            short_string(client_host),
             _MEMBER_TIMEOUTS.pack(rebalance_ms, session_ms, len(subscription)),
             subscription,
             pack_int(len(assignment)),

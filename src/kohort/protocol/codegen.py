@@ -115,16 +115,16 @@ def _flush_reads(source: Source) -> None:
     source.emit(f"pos += {struct.size}")
 
 
-def _read_uvarint(source: Source) -> None:
+def _read_uvarint(source: Source, tail: str = "uvarint_tail") -> None:
     source.emit("n = buf[pos]; pos += 1")
-    source.emit("if n > 127: n, pos = uvarint_tail(buf, pos, n)")
+    source.emit(f"if n > 127: n, pos = {tail}(buf, pos, n)")
 
 
 def _read_length(source: Source, code: str, flexible: bool) -> None:
     """Leaves the length in `n`, -1 for null."""
     if flexible:
         _flush_reads(source)
-        _read_uvarint(source)
+        _read_uvarint(source, "string_tail" if code == "h" else "uvarint_tail")
         source.emit("n -= 1")
     else:
         source.fixed("n", code)

@@ -2,6 +2,7 @@
 wrong."""
 
 from collections.abc import Callable, Iterable
+from struct import Struct
 from typing import Any
 
 
@@ -42,6 +43,7 @@ class Encoded:
 
 
 UVARINTS = [bytes([value]) for value in range(128)]
+_SHORT = Struct(">h")
 NULL_STRING = b"\xff\xff"
 NULL_BYTES = b"\xff\xff\xff\xff"
 
@@ -60,6 +62,14 @@ def uvarint_tail(buf: bytes | memoryview, pos: int, value: int) -> tuple[int, in
     raise DecodeError("unsigned varint over 31 bits")
 
 
+def string_tail(buf: bytes | memoryview, pos: int, value: int) -> tuple[int, int]:
+    """The same for the length of a string, counted from 1: no string is longer than what other versions can carry."""
+    value, pos = uvarint_tail(buf, pos, value)
+    if value > 32768:
+        raise DecodeError("string longer than 32767 bytes")
+    return value, pos
+
+
 def uvarint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
     value = buf[pos]
     return (value, pos + 1) if value < 128 else uvarint_tail(buf, pos + 1, value)
@@ -72,6 +82,12 @@ def uvarint_bytes(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def short_string(text: str) -> bytes:
+    """As versions that are not flexible have it: its length in two bytes, then UTF-8."""
+    data = text.encode()
+    return _SHORT.pack(len(data)) + data
 
 
 def write_tags(tags: dict[int, bytes], put: Callable[[bytes], None]) -> None:

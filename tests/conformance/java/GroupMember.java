@@ -1,5 +1,5 @@
 // A Java consumer in a group: prints what it is assigned and what it reads, ends when standard input does.
-// Arguments: bootstrap servers, topic, group, assignor class or "-", further settings as key=value.
+// Arguments: bootstrap servers, topic or (with a ^) expression of the broker, group, assignor class or "-", further settings as key=value.
 
 import java.time.Duration;
 import java.util.Collection;
@@ -8,6 +8,7 @@ import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -45,7 +46,7 @@ public class GroupMember {
         watcher.start();
         try (KafkaConsumer<byte[], String> consumer =
                  new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new StringDeserializer())) {
-            consumer.subscribe(List.of(args[1]), new ConsumerRebalanceListener() {
+            ConsumerRebalanceListener listener = new ConsumerRebalanceListener() {
                 @Override
                 public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
                     tell("-", partitions);
@@ -55,7 +56,12 @@ public class GroupMember {
                 public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
                     tell("+", partitions);
                 }
-            });
+            };
+            if (args[1].startsWith("^")) {
+                consumer.subscribe(new SubscriptionPattern(args[1]), listener);
+            } else {
+                consumer.subscribe(List.of(args[1]), listener);
+            }
             int owned = -1;
             while (!ended) {
                 for (ConsumerRecord<byte[], String> record : consumer.poll(Duration.ofMillis(100))) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -160,6 +161,16 @@ def test_the_next_target_waits_for_its_interval() -> None:
     members.world.advance(1)
     members.beat("b")
     assert members.group.state_name == "Reconciling"
+    assert members.settle() == {"a": {"orders": {0, 1}}, "b": {"orders": {2, 3}}}
+
+
+def test_a_target_of_the_future_keeps_nobody_waiting() -> None:
+    """Made by a coordinator whose clock is ahead."""
+    members = Members(consumer_assignment_interval_ms=1_000)
+    members.join("a")
+    members.world.now_ms -= 3_600_000
+    members.world.restart()
+    members.join("b")
     assert members.settle() == {"a": {"orders": {0, 1}}, "b": {"orders": {2, 3}}}
 
 
@@ -326,6 +337,36 @@ def test_a_restart_changes_nothing() -> None:
     assert {name: (member.metadata, member.current) for name, member in group.members.items()} == before
     assert (group.epoch, group.assignment_epoch, group.state_name) == (3, 3, "Reconciling")
     assert members.settle() == {"a": {"orders": {0, 1}}, "s": {"orders": {2, 3}}}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_compacted_log_tells_the_same_whatever_came_first(seed: int) -> None:
+    """testReplayConsumerGroupCurrentMemberAssignmentWithCompaction: of a key that was written, removed and written
+    again only the last record is left, and records of other keys that were written before it may come later."""
+    members = Members()
+    members.join("a")
+    members.join("b", instance_id="i")
+    members.settle()
+    members.leave("a")
+    members.leave("b", epoch=-2, instance_id="i")
+    members.join("b2", instance_id="i")
+    members.join("a")
+    members.settle("b2")
+    members.commit("a", members.epochs["a"])
+
+    def told() -> Any:
+        group = members.describe()
+        group.members.sort(key=lambda row: row.member_id)
+        return group, members.fetch(None, -1)
+
+    before = told()
+    latest = dict(members.world.log[0])
+    records = [(key, value) for key, value in latest.items() if value is not None]
+    random.Random(seed).shuffle(records)
+    members.world.log[0] = records
+    members.world.restart()
+    assert told() == before
+    assert members.settle("a", "b2")["a"]["orders"]
 
 
 def test_what_cannot_be_stored_did_not_happen() -> None:

@@ -35,7 +35,9 @@ class Mixed(Members):
         assert isinstance(group, ClassicGroup)
         return group
 
-    def old_join(self, member_id: str, owned: Any = None, protocol_type: str = "consumer", **fields: Any) -> Any:
+    def old_join(
+        self, member_id: str, owned: Any = None, protocol_type: str = "consumer", version: int = 9, **fields: Any
+    ) -> Any:
         """None: it waits for the others."""
         said = Subscription(["orders"], owned_partitions={"orders": sorted(owned)} if owned else {})
         metadata = fields.pop("metadata", encode_subscription(said))
@@ -49,7 +51,7 @@ class Mixed(Members):
             protocols=[protocol],
             **fields,
         )
-        response = self.world.send(message, 9, token=f"join-{member_id}", client_id="old")
+        response = self.world.send(message, version, token=f"join-{member_id}", client_id="old")
         if response is not None and not response.error_code:
             self.generations[response.member_id] = response.generation_id
         return response
@@ -91,6 +93,12 @@ class Mixed(Members):
         self.generations[member_id] = self.world.replies[f"join-{member_id}"].generation_id
         self.old_sync(member_id, {member_id: {0, 1, 2, 3}})
         return member_id
+
+    def settle_all(self, old: str, new: str) -> None:
+        for _ in range(3):
+            self.rejoin(old)
+            self.settle(new)
+        assert self.group.state_name == "Stable"
 
     def rejoin(self, member_id: str) -> None:
         self.old_join(member_id, self.owned.get(member_id, {}).get("orders"))
@@ -204,6 +212,40 @@ def test_a_session_that_ends_can_be_the_way_back() -> None:
         group.world.advance(5_000)
         group.rejoin(old)
     assert isinstance(group.world.coordinator.group(GROUP), ClassicGroup)
+
+
+def test_the_last_consumer_that_comes_back_as_a_classic_member_leads_the_group() -> None:
+    """Nothing is dealt anew, and somebody looks after the group's topics."""
+    group = Mixed()
+    old = group.old_member()
+    group.join("new", instance_id="i")
+    group.settle_all(old, "new")
+    back = group.old_join("", group_instance_id="i")
+    assert (back.error_code, back.leader, back.skip_assignment) == (E.NONE, back.member_id, True)
+    assert {row.member_id for row in back.members} == {old, back.member_id}
+    assert (group.classic.state.value, group.classic.leader_id) == ("Stable", back.member_id)
+    assert group.old_beat(old) == E.NONE, "nobody has to rejoin"
+    had = group.owned["new"]
+    assert not group.old_sync(back.member_id).error_code
+    assert group.owned[back.member_id] == had
+    group.world.restart()
+    assert group.classic.leader_id == back.member_id
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_group_that_is_on_its_way_rebalances_when_its_last_consumer_comes_back_as_a_classic_member(
+    version: int,
+) -> None:
+    """And where the member's JoinGroup cannot say that a leader keeps the assignment."""
+    group = Mixed()
+    old = group.old_member()
+    group.join("new", instance_id="i")
+    if version == 8:
+        group.settle_all(old, "new")
+    back = group.old_join("", group_instance_id="i", version=version)
+    assert (back.error_code, back.leader) == (E.NONE, "")
+    assert group.classic.state.value == "PreparingRebalance"
+    assert group.old_sync(back.member_id).error_code == E.REBALANCE_IN_PROGRESS
 
 
 def test_without_a_policy_for_it_the_group_stays() -> None:

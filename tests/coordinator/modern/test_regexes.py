@@ -47,6 +47,32 @@ def test_new_topics_are_found() -> None:
     assert members.settle()["a"] == {"orders": {0, 1, 2, 3}, "bills": {0}}
 
 
+def test_a_topic_that_came_before_the_coordinator_did_is_found() -> None:
+    """The one before had no time to look: expressions are not resolved more often than every ten seconds."""
+    members = Members()
+    by_regex(members, "a", "orders|bills")
+    members.beat("a")
+    members.world.topics.add("bills", 1)
+    members.world.restart()
+    members.world.advance(10_001)
+    members.beat("a")
+    members.world.advance(0)
+    assert members.settle()["a"] == {"orders": {0, 1, 2, 3}, "bills": {0}}
+
+
+def test_an_expression_that_was_resolved_in_the_future_is_resolved_again() -> None:
+    """By a coordinator whose clock is ahead."""
+    members = Members()
+    by_regex(members, "a", "orders|bills")
+    members.beat("a")
+    members.world.topics.add("bills", 1)
+    members.world.now_ms -= 3_600_000
+    members.world.restart()
+    members.beat("a")
+    members.world.advance(0)
+    assert members.settle()["a"] == {"orders": {0, 1, 2, 3}, "bills": {0}}
+
+
 def test_expressions_are_resolved_again_now_and_then() -> None:
     """testConsumerGroupMemberJoinsRefreshesExpiredRegexes: also where no topic came, as far as the broker has heard."""
     members = Members()

@@ -23,7 +23,7 @@ from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.group import Group
 from kohort.coordinator.records import GroupMetadata, StoredGroup
-from kohort.coordinator.subscriptions import gave_back
+from kohort.coordinator.subscriptions import deals_out, gave_back
 from kohort.coordinator.timers import Deadline, TimerKind
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import JoinGroupResponse, SyncGroupResponse
@@ -226,7 +226,9 @@ def _replace_static(
     group.update(member, protocols, message.rebalance_timeout_ms, message.session_timeout_ms)
     cause = Cause(CauseKind.REPLACED, (member.who,), said=causes.said(message.reason))
     context.member_event(group, events.MemberReplaced, member.who, cause, replaced_member_id=old_id)
-    if group.state is STABLE and group.select_protocol() == group.protocol:
+    if group.state is STABLE and group.leader_id == new_member_id and _leaves_out(context, group):
+        cause = Cause(CauseKind.TOPICS_CHANGED)  # while it was away; it would never know
+    elif group.state is STABLE and group.select_protocol() == group.protocol:
         assignment = {m.member_id: m.assignment for m in group.members.values()}
         decision = context.decide([GroupMetadata(group.group_id, group.to_stored(assignment))])
         if context.fits(decision):
@@ -239,6 +241,13 @@ def _replace_static(
     return try_complete_join(context, group)
 
 
+def _leaves_out(context: Context, group: ClassicGroup) -> bool:
+    """Whether nobody reads a partition of what consumers subscribe to."""
+    found = {name: context.topics.by_name(name) for name in group.compute_subscribed_topics() or ()}
+    counts = {name: topic[1] for name, topic in found.items() if topic is not None}
+    return not deals_out(counts, (member.assignment for member in group.members.values()))
+
+
 def _replaced_response(
     group: ClassicGroup, request: Request, member_id: str, old_leader_id: str | None
 ) -> JoinGroupResponse:
@@ -247,8 +256,12 @@ def _replaced_response(
         return joined_response(group, request, member_id, leader_id=old_leader_id)
     # KIP-814: a leader that comes back learns the members but keeps the assignment.
     leads = group.leader_id == member_id
-    response = joined_response(group, request, member_id, with_members=leads)
-    response.skip_assignment = leads
+    return kept_response(group, request, member_id) if leads else joined_response(group, request, member_id)
+
+
+def kept_response(group: ClassicGroup, request: Request, member_id: str) -> JoinGroupResponse:
+    response = joined_response(group, request, member_id, with_members=True)
+    response.skip_assignment = True
     return response
 
 

@@ -13,11 +13,12 @@ from kohort.coordinator import causes, events
 from kohort.coordinator.causes import Cause, CauseKind, Who
 from kohort.coordinator.classic import join as classic_join
 from kohort.coordinator.classic import session as classic_session
+from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.classic.member import Protocols, protocols_of
 from kohort.coordinator.context import Context, MigrationPolicy, who_asks
 from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.modern import leaving, migration
-from kohort.coordinator.modern.group import ModernGroup
+from kohort.coordinator.modern.group import ModernGroup, ModernState
 from kohort.coordinator.modern.heartbeat import reconcile, replace_member, update_subscription
 from kohort.coordinator.modern.member import UNSAID, Member
 from kohort.coordinator.modern.refusing import Refused, check_state
@@ -30,6 +31,7 @@ from kohort.protocol.messages import HeartbeatResponse, JoinGroupResponse, Leave
 
 REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 _KNOWN_MEMBER_ID_VERSION = 4
+_LEADER_KEEPS_VERSION = 9
 
 
 # ---- JoinGroup
@@ -129,19 +131,27 @@ def _step(
     if not (moves_back and is_stale):
         reconcile(steps, member_id, owned, resubscribed=resubscribed)
     member = group.members[member_id]
+    if moves_back and group.state is ModernState.STABLE and request.version >= _LEADER_KEEPS_VERSION:
+        return _back(steps, request, member_id)
     _answer_join(context, member, request, protocols[0][0])
     if moves_back:
-        return _back(steps, rebalances=is_stale)
+        return _back(steps, request, None)
     member.session_timeout_ms = message.session_timeout_ms
     context.reset_heartbeat(member)
     _wait_for(context, group, member, TimerKind.MEMBER_SYNC, anew=True)
     return steps.decision(Cause(CauseKind.REJOINED, (member.who,)))
 
 
-def _back(steps: Steps, *, rebalances: bool) -> Decision:
-    """The last member of the consumer protocol came back as a classic one."""
+def _back(steps: Steps, request: Request, leader_id: str | None) -> Decision:
+    """The last member of the consumer protocol came back as a classic one. Where all have what they should it leads the
+    group from now on, as a leader that comes back (KIP-814); else everybody rejoins."""
+    context = steps.context
     before = steps.decision()  # told of while the group is what it was
-    decision = migration.downgrade(steps.context, steps.group, rebalances=rebalances)
+    decision = migration.downgrade(context, steps.group, leader_id=leader_id)
+    if leader_id is not None:
+        made = context.groups[steps.group.group_id]
+        assert isinstance(made, ClassicGroup)
+        context.reply(request, classic_join.kept_response(made, request, leader_id))
     if before is not None:
         decision.records = [*before.records, *decision.records]
         decision.changes = [*before.changes, *decision.changes]

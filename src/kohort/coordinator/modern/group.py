@@ -164,8 +164,9 @@ class ModernGroup(Group):
         old, member.current = member.current, value
         member.alive = None
         if self.is_restored:
-            self._release(member.member_id, old)
-            self._hold(member.member_id, value)
+            if value.assigned is not old.assigned or value.pending or old.pending:
+                self._release(member.member_id, old)
+                self._hold(member.member_id, value)
             self._watch(member)
 
     def _remove_member(self, member_id: str) -> None:

@@ -34,8 +34,8 @@ SOON_MS = 200
 
 def heartbeat(context: Context, request: Request) -> Decision | None:
     group = context.groups.get(request.message.group_id)
-    if isinstance(group, ModernGroup) and _nothing_new(context, group, request):
-        return None
+    if isinstance(group, ModernGroup) and (member := _says_nothing(group, request)) is not None:
+        return _go_on(context, group, member, request)
     try:
         if request.message.member_epoch in (leaving.LEAVES, leaving.LEAVES_FOR_A_WHILE):
             return leaving.leave(context, group, request)
@@ -45,18 +45,19 @@ def heartbeat(context: Context, request: Request) -> Decision | None:
         return None
 
 
-def _nothing_new(context: Context, group: ModernGroup, request: Request) -> bool:
-    """The heartbeat that there are most of: answers it where neither the member nor the group has news."""
+# ---- a heartbeat that says nothing: most of them
+
+
+def _says_nothing(group: ModernGroup, request: Request) -> Member | None:
+    """The member, where all that it says is known, and the group has the target of its epoch."""
     message = request.message
     member = group.members.get(message.member_id)
     if (
         member is None
-        or member.alive is None
+        or message.member_epoch <= JOINS
         or message.member_epoch != member.current.member_epoch
         or group.is_stale
         or group.epoch != group.assignment_epoch
-        or member.current.member_epoch != group.epoch
-        or member.current.state is not MemberState.STABLE
         or message.topic_partitions is not None
         or message.subscribed_topic_names is not None
         or message.rebalance_timeout_ms != -1
@@ -64,20 +65,34 @@ def _nothing_new(context: Context, group: ModernGroup, request: Request) -> bool
         or message.server_assignor is not None
         or message.rack_id is not None
         or group.regexes
+        or member.current.state is MemberState.UNKNOWN
     ):
-        return False
+        return None
     said = member.metadata
     if message.instance_id not in (None, said.instance_id) or request.client_id != said.client_id:
-        return False
+        return None
     if request.client_host != said.client_host or said.classic is not None:
-        return False
-    interval_ms, alive = member.alive
-    if interval_ms != context.config.heartbeat_interval_ms(group.group_id):
-        return False
+        return None
+    return member
+
+
+def _go_on(context: Context, group: ModernGroup, member: Member, request: Request) -> Decision | None:
+    """It lives, and where it is on its way it makes its next step."""
+    decision = None
+    had = member.current.assigned
+    if not member.is_reconciled_to(group.epoch):
+        steps = Steps(context, group)
+        reconcile(steps, member.member_id, None, resubscribed=False)
+        decision = steps.decision(
+            Cause(CauseKind.JOINED, (member.who,)) if group.state is not group.told_state else None
+        )
     member.session_timeout_ms = context.config.session_timeout_ms(group.group_id)
     context.reset_heartbeat(member)
-    context.reply(request, alive)
-    return True
+    if member.current.assigned is had:
+        context.reply(request, _alive(context, group, member))
+    else:
+        _answer(context, group, member, request, had)
+    return decision
 
 
 # ---- a heartbeat with news
@@ -285,31 +300,50 @@ def _move(steps: Steps, member: Member, moved: CurrentAssignment) -> None:
 def _answer(context: Context, group: ModernGroup, member: Member, request: Request, had: Any) -> None:
     message = request.message
     current = member.current
-    interval_ms = context.config.heartbeat_interval_ms(group.group_id)
-    if group.assigning is not None:
-        interval_ms = min(interval_ms, SOON_MS)  # a target is about to come
-    response = _Response(
-        member_id=member.member_id, member_epoch=current.member_epoch, heartbeat_interval_ms=interval_ms
-    )
-    if member.alive is None and not member.is_classic and group.assigning is None:
-        member.alive = (interval_ms, SharedResponse(response))
     is_full = (
         message.rebalance_timeout_ms != -1
         and (message.subscribed_topic_names is not None or message.subscribed_topic_regex is not None)
         and message.topic_partitions is not None
     )
     if message.member_epoch == JOINS or is_full or current.assigned != had:
-        rows = [
-            _Response.TopicPartitions(topic_id=topic_id, partitions=sorted(current.assigned[topic_id]))
-            for topic_id in sorted(current.assigned)
-        ]
-        response = _Response(
-            member_id=member.member_id,
-            member_epoch=current.member_epoch,
-            heartbeat_interval_ms=interval_ms,
-            assignment=_Response.Assignment(topic_partitions=rows),
+        context.reply(request, _assignment(context, group, member))
+    else:
+        context.reply(request, _alive(context, group, member))
+
+
+def _interval_ms(context: Context, group: ModernGroup) -> int:
+    interval_ms = context.config.heartbeat_interval_ms(group.group_id)
+    return interval_ms if group.assigning is None else min(interval_ms, SOON_MS)  # a target is about to come
+
+
+def _assignment(context: Context, group: ModernGroup, member: Member) -> _Response:
+    assigned = member.current.assigned
+    rows = [
+        _Response.TopicPartitions(topic_id=topic_id, partitions=sorted(assigned[topic_id]))
+        for topic_id in sorted(assigned)
+    ]
+    return _Response(
+        member_id=member.member_id,
+        member_epoch=member.current.member_epoch,
+        heartbeat_interval_ms=_interval_ms(context, group),
+        assignment=_Response.Assignment(topic_partitions=rows),
+    )
+
+
+def _alive(context: Context, group: ModernGroup, member: Member) -> SharedResponse:
+    """There is nothing to tell the member but its epoch: kept, as it will be so for many heartbeats."""
+    interval_ms = _interval_ms(context, group)
+    if member.alive is not None and member.alive[0] == interval_ms:
+        kept: SharedResponse = member.alive[1]
+        return kept
+    made = SharedResponse(
+        _Response(
+            member_id=member.member_id, member_epoch=member.current.member_epoch, heartbeat_interval_ms=interval_ms
         )
-    context.reply(request, response)
+    )
+    if not member.is_classic and group.assigning is None:
+        member.alive = (interval_ms, made)
+    return made
 
 
 def _refuse(context: Context, group: Group | None, request: Request, refused: Refused) -> None:

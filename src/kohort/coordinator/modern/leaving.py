@@ -105,7 +105,9 @@ def due(context: Context, group: ModernGroup, deadline: Deadline) -> Decision | 
 
 
 def loaded(context: Context, group: ModernGroup) -> None:
-    """Members have a whole session to be heard of, and what they are to give up a whole rebalance timeout."""
+    """Members have a whole session to be heard of, and what they are to give up a whole rebalance timeout. Topics may
+    have come that no coordinator has held against the group's expressions."""
+    group.topics_came = bool(group.regexes)
     for member in group.members.values():
         classic = member.metadata.classic
         own_ms = context.config.session_timeout_ms(group.group_id)

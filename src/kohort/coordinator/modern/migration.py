@@ -197,9 +197,9 @@ def may_downgrade(context: Context, group: ModernGroup, leaving: Sequence[Member
 
 
 def downgrade(
-    context: Context, group: ModernGroup, leaving: Sequence[Member] = (), *, rebalances: bool = True
+    context: Context, group: ModernGroup, leaving: Sequence[Member] = (), *, leader_id: str | None = None
 ) -> Decision:
-    """What is left becomes a classic group in the generation of the epoch; its members rejoin."""
+    """What is left becomes a classic group in the generation of the epoch; its members rejoin where nobody leads it."""
     gone = {member.member_id for member in leaving}
     left = {name: member for name, member in group.members.items() if name not in gone}
     targets = dict(group.target)
@@ -214,7 +214,7 @@ def downgrade(
         CONSUMER,
         group.epoch,
         protocol,
-        next(iter(left)),
+        leader_id or next(iter(left)),
         context.now_ms,
         tuple(
             _stored(context.topics, member, protocol, targets.get(name, NO_PARTITIONS)) for name, member in left.items()
@@ -231,7 +231,7 @@ def downgrade(
         context.reset_heartbeat(joined)
     cause = Cause(CauseKind.DOWNGRADED)
     _converted(context, made, group.type, cause)
-    if rebalances:
+    if leader_id is None:
         nothing = join.prepare_rebalance(context, made, cause)
         assert nothing is None, "its members have yet to rejoin"
     changes = [*changes, last]

@@ -33,7 +33,8 @@ def step(
     *,
     resubscribed: bool = False,
 ) -> CurrentAssignment:
-    """`topic_ids` is what it subscribes to; `is_held` whether somebody else holds a partition still."""
+    """`topic_ids` is what it subscribes to; `is_held` whether somebody else holds a partition still. What the member
+    keeps is the same object as before, so that whoever compares the two is done at once."""
     moved = _step(current, target_epoch, target, topic_ids, owned, is_held, resubscribed)
     assert moved.state in STEPS[current.state], moved
     return moved
@@ -96,30 +97,33 @@ def _towards(
     owned: Owned | None,
     is_held: Callable[[bytes, int], bool],
 ) -> CurrentAssignment:
-    assigned: dict[bytes, dict[int, int]] = {}
-    pending: dict[bytes, dict[int, int]] = {}
-    coming: list[tuple[bytes, int]] = []
+    assigned: dict[bytes, Mapping[int, int]] = {}
+    pending: dict[bytes, Mapping[int, int]] = {}
+    coming: dict[bytes, dict[int, int]] = {}
     waits = False
     for topic_id in dict.fromkeys((*current.assigned, *target)):
         wanted: Set[int] = target.get(topic_id, frozenset()) if topic_id in topic_ids else frozenset()
         had = current.assigned.get(topic_id, NOTHING)
-        kept = {number: since for number, since in had.items() if number in wanted}
-        if kept:
-            assigned[topic_id] = kept
+        kept: Mapping[int, int] = {number: since for number, since in had.items() if number in wanted}
         if len(kept) < len(had):
             pending[topic_id] = {number: since for number, since in had.items() if number not in wanted}
+        else:
+            kept = had
+        if kept:
+            assigned[topic_id] = kept
         if len(kept) < len(wanted):
             mine = current.pending.get(topic_id, NOTHING)
             for number in sorted(wanted):
                 if number not in kept:
                     if number in mine or not is_held(topic_id, number):
-                        coming.append((topic_id, number))
+                        coming.setdefault(topic_id, {})[number] = target_epoch
                     else:
                         waits = True
     previous = current.member_epoch
     if pending and _owns(owned, pending):
         return CurrentAssignment(epoch, previous, MemberState.UNREVOKED_PARTITIONS, assigned, pending)
-    for topic_id, number in coming:
-        assigned.setdefault(topic_id, {})[number] = target_epoch
+    for topic_id, given in coming.items():
+        assigned[topic_id] = {**assigned.get(topic_id, NOTHING), **given}
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return CurrentAssignment(target_epoch, previous, state, assigned, NOTHING)
+    same = not pending and not coming
+    return CurrentAssignment(target_epoch, previous, state, current.assigned if same else assigned, NOTHING)

@@ -56,6 +56,8 @@ def _is_due(context: Context, group: ModernGroup) -> bool:
     if last_ms is None:
         return True
     age_ms = context.now_ms - last_ms
+    if age_ms < 0:  # by a coordinator whose clock is ahead
+        return True
     if age_ms <= MIN_INTERVAL_MS:
         return False
     unresolved = len(group.regexes) != len(group.resolved)

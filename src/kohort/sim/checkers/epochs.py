@@ -13,13 +13,12 @@ from kohort.client.types import TopicPartition
 from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.modern.leaving import LEAVES_FOR_A_WHILE
 from kohort.coordinator.modern.member import Member
-from kohort.sim.checkers.ownership import KeptAssignments
 from kohort.sim.member import SimMember
+from kohort.sim.trace import Checker
 
 
-class Epochs(KeptAssignments):
+class Epochs(Checker):
     def __init__(self) -> None:
-        super().__init__()
         self._owners: dict[tuple[str, TopicPartition], SimMember] = {}
         self._world: Any = None
 
@@ -57,8 +56,6 @@ class Epochs(KeptAssignments):
             members = [member for member in world.members() if member.group_id == group_id]
             wanted = {tp for tp in world.partitions_there() if any(tp.topic in member.topics for member in members)}
             owned = sorted(tp for member in members for tp in member.member.owned)
-            if group_id in self._kept_as_it_was:
-                wanted &= set(owned)
             if owned != sorted(wanted):
                 self.fail(f"when all is quiet {group_id} has {owned}, {sorted(wanted)} are there")
 
