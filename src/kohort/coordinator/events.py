@@ -6,7 +6,6 @@ it, counts it and may produce it to `__kohort_group_events`; event_json.py reads
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from kohort.coordinator.causes import Cause, Who
@@ -65,9 +64,14 @@ class GroupEvent:
         return cause.to_dict()
 
 
-@cache
+_NAMES: dict[type, tuple[str, ...]] = {}
+
+
 def _names(kind: type[GroupEvent]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    found = _NAMES.get(kind)
+    if found is None:
+        found = _NAMES[kind] = tuple(field.name for field in fields(kind))
+    return found
 
 
 @event

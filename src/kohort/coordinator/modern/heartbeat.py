@@ -316,7 +316,7 @@ def _interval_ms(context: Context, group: ModernGroup) -> int:
     return interval_ms if group.assigning is None else min(interval_ms, SOON_MS)  # a target is about to come
 
 
-def _assignment(context: Context, group: ModernGroup, member: Member) -> _Response:
+def _assignment(context: Context, group: ModernGroup, member: Member) -> Any:
     assigned = member.current.assigned
     rows = [
         _Response.TopicPartitions(topic_id=topic_id, partitions=sorted(assigned[topic_id]))
