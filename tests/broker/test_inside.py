@@ -85,6 +85,21 @@ def test_a_group_from_nothing_to_stable_to_empty(broker):
         broker.wait_stable("g", members=2, timeout=0.05)
 
 
+def test_a_group_of_the_consumer_protocol(broker):
+    broker.create_topic("t", 4)
+    settings = {"group_id": "g", "client_id": "reader", "group_protocol": "consumer", "group_instance_id": "one"}
+    with kohort.Consumer(bootstrap_servers=broker.bootstrap_servers, **settings) as reader:
+        reader.subscribe("t")
+        reader.poll(0.1)
+        group = broker.wait_stable("g", members=1, partitions=4)
+        assert (group.state, group.protocol) == ("Stable", "uniform")
+        (member,) = group.members
+        assert (member.client_id, member.group_instance_id) == ("reader", "one")
+        assert member.assignment == {"t": [0, 1, 2, 3]}
+        assert broker.evict("g", client="reader") == [member.member_id]
+        assert broker.wait_stable("g", members=0).state == "Empty"
+
+
 def test_a_member_that_is_put_out_joins_again(broker):
     broker.create_topic("t")
     with consumer(broker) as reader:

@@ -63,7 +63,8 @@ class MemberSnapshot(NamedTuple):
 
 
 class GroupSnapshot(NamedTuple):
-    """A group as it is now; its state is Kafka's name of it, Dead where there is no such group."""
+    """A group as it is now; its state is Kafka's name of it, Dead where there is no such group. `protocol` names the
+    assignor: that of the members, or with the consumer protocol (KIP-848) that of the broker."""
 
     group_id: str
     state: str
@@ -213,6 +214,8 @@ class Inside:
         if answer is None:
             return GroupSnapshot(group, "Dead", "", [])
         (row,) = answer.groups
+        if row.group_state == "Dead" and (modern := await self._modern_group(group)) is not None:
+            return modern
         members = [
             MemberSnapshot(
                 m.member_id, m.client_id, m.client_host, m.group_instance_id, _assignment(m.member_assignment)
@@ -220,6 +223,23 @@ class Inside:
             for m in row.members
         ]
         return GroupSnapshot(group, row.group_state, row.protocol_data, members)
+
+    async def _modern_group(self, group: str) -> GroupSnapshot | None:
+        """One of the consumer protocol (KIP-848); None where there is none."""
+        (row,) = (await self.ask(messages.ConsumerGroupDescribeRequest(group_ids=[group]))).groups
+        if row.error_code:
+            return None
+        members = [
+            MemberSnapshot(
+                m.member_id,
+                m.client_id,
+                m.client_host,
+                m.instance_id,
+                {given.topic_name: sorted(given.partitions) for given in m.assignment.topic_partitions},
+            )
+            for m in row.members
+        ]
+        return GroupSnapshot(group, row.group_state, row.assignor_name, members)
 
     async def evict(
         self,
