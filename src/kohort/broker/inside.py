@@ -33,6 +33,7 @@ _VERSIONS = {
     "Fetch": 12,
     "OffsetFetch": 9,
     "DescribeGroups": 5,
+    "ConsumerGroupDescribe": 1,
     "ListOffsets": 7,
     "Metadata": 9,
     "LeaveGroup": 5,
