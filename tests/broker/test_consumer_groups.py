@@ -148,7 +148,7 @@ def test_confluent_kafka_with_an_expression_an_instance_id_and_an_assignor_of_th
             before = described()
             assert before.assignor_name == "range"
             assert [row.instance_id for row in before.members] == ["one"]
-            assert before.members[0].subscribed_topic_regex == "^orders-.*"
+            assert before.members[0].subscribed_topic_regex == "(^orders-.*)"
             first.close()
             again = consumer()
             assert assigned(again) == everything
