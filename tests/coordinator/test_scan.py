@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.coordinator.scan import key_values
+from kohort.coordinator.scan import key_value_lists, key_values
 from kohort.records.batch import Compression, Record, build_batch, read_header
 from kohort.records.errors import CorruptBatch
 
@@ -19,8 +19,11 @@ def test_what_the_general_reader_finds(rows: list, codec: Compression, base_offs
         for i, (timestamp, key, value, headers) in enumerate(rows)
     ]
     data = build_batch(records, compression=codec, base_offset=base_offset)
-    found = list(key_values(data, 0, read_header(data)))
+    header = read_header(data)
+    found = list(key_values(data, 0, header))
     assert found == [(record.offset, record.key or b"", record.value) for record in records]
+    for use_kernel in (True, False):
+        assert list(zip(*key_value_lists(data, 0, header, use_kernel=use_kernel), strict=True)) == found
 
 
 @given(st.data())
@@ -30,10 +33,11 @@ def test_damaged_records_are_corrupt_or_other_records(data: st.DataObject) -> No
     header = read_header(batch)
     for _ in range(data.draw(st.integers(1, 5))):
         batch[data.draw(st.integers(61, len(batch) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        assert len(list(key_values(bytes(batch), 0, header))) == 20
-    except CorruptBatch:
-        pass
+    for read in (key_values, lambda *args: zip(*key_value_lists(*args), strict=True)):
+        try:
+            assert len(list(read(bytes(batch), 0, header))) == 20
+        except CorruptBatch:
+            pass
 
 
 def test_a_batch_that_ends_too_early() -> None:

@@ -1,7 +1,8 @@
 """Reading a coordinator's partitions back: a slice a turn, so that the broker serves others meanwhile.
 
 A partition is served when it has been read whole, every batch checked, up to what is safe on disk. Where that cannot be
-had its shard fails, with the reason and the place: half of a state is worse than none. Nothing here knows of groups.
+had its shard fails, with the reason and the place: half of a state is worse than none. What a store has to be asked for
+is asked for ahead, while what came before is applied. Nothing here knows of groups.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic
 
-from kohort.coordinator.scan import key_values
+from kohort.coordinator.scan import key_value_lists, key_values
 from kohort.coordinator.shard import Damage, S, Shard
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.records.batch import BatchHeader, check_crc, iter_batches
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.groups")
 
-RECORDS_PER_SLICE = 2_000
+RECORDS_PER_SLICE = 8_000
+BATCH_COSTS = 8  # as many records
+SETTLED_PER_SLICE = 2_000
 PROGRESS_EVERY_MS = 5_000
 LOOK_AGAIN_MS = 1_000  # at what has yet to reach the disk; usually the disk tells
 
@@ -44,12 +47,14 @@ class _Load(Generic[S]):
         self._buffer_bytes = buffer_bytes
         self._batches: Iterator[tuple[memoryview, int, BatchHeader]] = iter(())
         self.missing: Callable[[], None] | None = None  # to be run elsewhere before there is more to read
+        self.ahead: Callable[[], None] | None = None  # to be run elsewhere while what is there is read
+        self.is_fetching = False  # one of them is being run
 
     def step(self) -> bool:
         """Another slice; True when all of it is read and applied."""
         if not self._read_slice():
             return False
-        self.is_settled = self.is_settled or self.shard.state.settle(RECORDS_PER_SLICE)
+        self.is_settled = self.is_settled or self.shard.state.settle(SETTLED_PER_SLICE)
         return self.is_settled
 
     @property
@@ -65,7 +70,7 @@ class _Load(Generic[S]):
         while budget > 0:
             batch = next(self._batches, None)
             if batch is not None:
-                budget -= self._replay(*batch) + 1
+                budget -= self._replay(*batch) + BATCH_COSTS
             elif self._offset < self.end_offset:
                 chunks = self._read()
                 if self.missing is not None:
@@ -79,7 +84,9 @@ class _Load(Generic[S]):
         log = self.partition.log
         self._offset = max(self._offset, log.start_offset)  # which may have moved meanwhile
         try:
-            return log.read(self._offset, self._buffer_bytes, max_offset=self.end_offset)
+            found = log.read(self._offset, self._buffer_bytes, max_offset=self.end_offset)
+            self.ahead = log.warm(self._offset, sum(map(len, found)) + self._buffer_bytes)
+            return found
         except (NotInMemory, StoreFailed) as missing:
             self.missing = log.warm(self._offset, self._buffer_bytes) or missing.load
             return []
@@ -119,35 +126,35 @@ class _Load(Generic[S]):
                 for _, key, _ in key_values(chunk, pos, header):
                     state.read_marker(header.producer_id, int.from_bytes(key[2:4], "big") == 1)
                 return 0
-            producer_id = header.producer_id if header.is_transactional else -1
-            for offset, key, value in key_values(chunk, pos, header):
-                state.read(key, value, offset, producer_id)
-                count += 1
+            if not header.is_transactional:
+                found = key_value_lists(chunk, pos, header)
+                state.read_all(*found)
+                count = len(found.offsets)
+            else:
+                for offset, key, value in key_values(chunk, pos, header):
+                    state.read(key, value, offset, header.producer_id)
+                    count += 1
         except RecordsError as error:
             raise Damage(offset, error.message) from error
         self.records += count
         return count
 
 
-class _Missing(Generic[S]):
-    """What a load needs from the store of a cluster; asked for until it is there, or known to be damaged."""
+class _Fetch(Generic[S]):
+    """What a load needs from the store of a cluster, now or next."""
 
     reads_records = True
 
-    def __init__(self, loader: ShardLoader[S], load: _Load[S]) -> None:
+    def __init__(self, loader: ShardLoader[S], load: _Load[S], fetch: Callable[[], None]) -> None:
         self._loader = loader
         self._load = load
+        self._fetch = fetch
 
     def run(self) -> None:
-        assert self._load.missing is not None
-        self._load.missing()
+        self._fetch()
 
     def finish(self, error: BaseException | None, now_ms: int) -> None:
-        damaged = isinstance(error, KafkaError) and error.code == ErrorCode.CORRUPT_MESSAGE
-        retry = error is not None and not damaged
-        if retry:
-            logger.warning("%s is still loading: %s", self._load.partition, error)
-        self._loader.goes_on(self._load, now_ms + (LOOK_AGAIN_MS if retry else 0))
+        self._loader.fetched(self._load, error, now_ms)
 
 
 class ShardLoader(Generic[S]):
@@ -183,9 +190,21 @@ class ShardLoader(Generic[S]):
             return now_ms
         return min([at_ms for at_ms in self._waiting.values() if at_ms is not None], default=now_ms + LOOK_AGAIN_MS)
 
-    def goes_on(self, load: _Load[S], at_ms: int) -> None:
-        """What it needed was asked for: it reads on, then."""
-        self._waiting[load] = at_ms
+    def _fetch(self, load: _Load[S], fetch: Callable[[], None]) -> None:
+        load.is_fetching = True
+        self._run_elsewhere(_Fetch(self, load, fetch))
+
+    def fetched(self, load: _Load[S], error: BaseException | None, now_ms: int) -> None:
+        """Whoever waits for it reads on: at once, or a while later where the store has failed. What was asked for ahead
+        is asked for again when it is needed, and is not there."""
+        load.is_fetching = False
+        if load not in self._waiting:
+            return
+        damaged = isinstance(error, KafkaError) and error.code == ErrorCode.CORRUPT_MESSAGE
+        retry = error is not None and not damaged
+        if retry:
+            logger.warning("%s is still loading: %s", load.partition, error)
+        self._waiting[load] = now_ms + (LOOK_AGAIN_MS if retry else 0)
 
     def step(self, now_ms: int) -> None:
         """The next slice; never raises."""
@@ -203,10 +222,16 @@ class ShardLoader(Generic[S]):
             self._done += 1
             if not self._loads and self._records:
                 logger.info("loaded %d records in %d ms", self._records, now_ms - self._started_ms)
-        elif load.missing is not None:
+            return
+        if load.missing is not None:
             self._waiting[self._loads.popleft()] = None
-            self._run_elsewhere(_Missing(self, load))
-        elif now_ms - self._said_ms >= PROGRESS_EVERY_MS:
+            if not load.is_fetching:
+                self._fetch(load, load.missing)
+            return
+        if load.ahead is not None and not load.is_fetching:
+            self._fetch(load, load.ahead)
+            load.ahead = None
+        if now_ms - self._said_ms >= PROGRESS_EVERY_MS:
             self._said_ms = now_ms
             total = self._done + len(self._loads) + len(self._waiting)
             logger.info("loading: %d of %d partitions, %d records so far", self._done, total, self._records)

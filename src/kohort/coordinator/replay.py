@@ -76,6 +76,13 @@ class ShardGroups(Context):
         else:
             latest[key] = (value, offset)
 
+    def read_all(self, offsets: list[int], keys: list[bytes], values: list[bytes | None]) -> None:
+        if self._latest is None or None in values:
+            for key, value, offset in zip(keys, values, offsets, strict=True):
+                self.read(key, value, offset)
+        else:
+            self._latest.update(zip(keys, zip(values, offsets, strict=True), strict=True))  # type: ignore[arg-type]
+
     def read_marker(self, producer_id: int, committed: bool) -> None:
         self._apply_latest(None)
         self._end_transaction(producer_id, committed)

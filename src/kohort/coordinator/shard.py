@@ -73,6 +73,9 @@ class State(Protocol):
     def read(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
         """A record of the log, while it loads; here and in `settle` Damage where one cannot be understood."""
 
+    def read_all(self, offsets: list[int], keys: list[bytes], values: list[bytes | None]) -> None:
+        """The same for many at once, of no transaction."""
+
     def read_marker(self, producer_id: int, committed: bool) -> None:
         """The end of a transaction in the log, while it loads."""
 

@@ -114,6 +114,10 @@ class ShardTransactions:
             return
         self.apply([change], offset)
 
+    def read_all(self, offsets: list[int], keys: list[bytes], values: list[bytes | None]) -> None:
+        for key, value, offset in zip(keys, values, offsets, strict=True):
+            self.read(key, value, offset)
+
     def read_marker(self, producer_id: int, committed: bool) -> None:
         """There are no transactions in this topic."""
 
