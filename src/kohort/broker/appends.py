@@ -79,6 +79,7 @@ class Appends:
         self._wake = wake
         self.queued: dict[Partition, list[Append]] = {}
         self.durable: deque[tuple[list[Append], StorageError | None]] = deque()
+        self.woken = False  # since the last `settle`, which may be still to come
         self.failures = 0  # batches that could not be stored, since the start
         self.unsettled = 0  # writes whose owners wait for the disk
         self.grown: dict[Partition, None] = {}  # in order, so that a run can be repeated
@@ -164,12 +165,15 @@ class Appends:
             partition.log.flush_async(partial(self._flushed, waiting))
 
     def _flushed(self, appends: list[Append], error: StorageError | None) -> None:
-        """Called by the log, on whichever thread: only hand it over."""
+        """Called by the log, on whichever thread: only hand it over. Whoever finds it woken came before `settle`."""
         self.durable.append((appends, error))
-        self._wake()
+        if not self.woken:
+            self.woken = True
+            self._wake()
 
     def settle(self, now_ms: int) -> None:
         """Tell the owners of what has become durable since."""
+        self.woken = False  # first: what comes from now on may be too late for the loop below
         while self.durable:
             appends, error = self.durable.popleft()
             self.unsettled -= 1

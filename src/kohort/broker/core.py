@@ -360,7 +360,7 @@ class Core:
         """Append what the turn has gathered, answer; returns the connections that have output or are to be closed."""
         appends = self.appends
         self.topics.now_ms = now_ms
-        if appends.durable:
+        if appends.durable or appends.woken:
             appends.settle(now_ms)
         if self.long_work.sliced:
             self.long_work.step(now_ms)

@@ -60,7 +60,7 @@ class Server:
         self._threads: ThreadPoolExecutor | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
-        self._jobs: set[asyncio.Future[None]] = set()
+        self._jobs: set[Job] = set()  # on threads
         self._muted: set[Connection] = set()  # those whose end of waiting has a timer
         self._is_shut = False
         self._peers = PeerSockets(self)
@@ -121,8 +121,8 @@ class Server:
         for protocol in list(self._protocols):
             protocol.close()
         self._is_stopping = True
-        if self._jobs:
-            await asyncio.wait(self._jobs)
+        while self._jobs:
+            await asyncio.sleep(0.001)
         for threads in (self._threads, self._worker, self._readers):
             if threads is not None:
                 threads.shutdown(wait=True)
@@ -346,9 +346,18 @@ class Server:
     def _run_elsewhere(self, job: Job) -> None:
         if getattr(job, "may_hang", False):
             return self._apart.run(job)
-        future = self._loop.run_in_executor(self._executor(job), job.run)
-        self._jobs.add(future)
-        future.add_done_callback(lambda done: self._finished(job, done))
+        self._jobs.add(job)
+        self._executor(job).submit(self._work, job)
+
+    def _work(self, job: Job) -> None:
+        """On a thread. The loop is told without a future of its own, which would cost more than a small job does."""
+        error: BaseException | None = None
+        try:
+            job.run()
+        except BaseException as raised:
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._finished, job, error)
 
     def _apart_done(self, job: Job, error: BaseException | None) -> None:
         self.core.job_done(job, error, self.clock.now_ms())
@@ -369,11 +378,9 @@ class Server:
             self._threads = ThreadPoolExecutor(count, thread_name_prefix="kohort-io")
         return self._threads
 
-    def _finished(self, job: Job, done: asyncio.Future[None]) -> None:
-        self._jobs.discard(done)
-        if done.cancelled():
-            return
-        self.core.job_done(job, done.exception(), self.clock.now_ms())
+    def _finished(self, job: Job, error: BaseException | None) -> None:
+        self._jobs.discard(job)
+        self.core.job_done(job, error, self.clock.now_ms())
         self.end_turn()
 
 
