@@ -265,10 +265,8 @@ class Leading:
         """As many objects as may be in flight."""
         membership = self._membership
         journal = membership.journal
-        while (write := journal.next(membership.nonce() if not journal.is_idle else "")) is not None:
-            self._send(journal, write)
-        if self.tidying.has_word and (write := journal.next(membership.nonce(), even_empty=True)) is not None:
-            self._send(journal, write)
+        while journal.may_begin(now_ms, even_empty=self.tidying.has_word):
+            self._send(journal, journal.next(membership.nonce(), now_ms))
         if self._draining:
             self._check_drained(now_ms)
 
@@ -378,6 +376,7 @@ class Leading:
         self._retries = [row for row in self._retries if row[0] > now_ms]
         for write in due:
             self._send(self._membership.journal, write)
+        self.write(now_ms)
         if self._look_again_ms is not None and now_ms >= self._look_again_ms:
             self._look_again_ms = None
             self.reconcile(now_ms)
@@ -390,7 +389,12 @@ class Leading:
 
     def next_deadline(self) -> int | None:
         due = [at_ms for at_ms, _ in self._retries]
-        others = (self._look_again_ms, self._balance_due_ms, self.tidying.next_deadline() if self._may_tidy else None)
+        others = (
+            self._look_again_ms,
+            self._balance_due_ms,
+            self.tidying.next_deadline() if self._may_tidy else None,
+            self._membership.journal.next_deadline(),
+        )
         due += [at_ms for at_ms in others if at_ms is not None]
         return min(due, default=None)
 

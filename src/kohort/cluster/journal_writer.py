@@ -1,10 +1,13 @@
 """What a broker writes to its journal: gathered over all partitions, a few objects in flight, acknowledged in order.
 
-    writer.add(log)                      a log has something to store
-    while write := writer.next(): ...    create the object, on any thread; then writer.stored(write)
-    writer.close(error)                  sealed by another, or given up: nothing of what waits was acknowledged
+    writer.add(log)                             a log has something to store
+    if writer.may_begin(now_ms): writer.next()  create the object, on any thread; then writer.stored(write)
+    writer.close(error)                         sealed by another, or given up: nothing of what waits was acknowledged
 
-No input or output here. An object whose fate is not known is written again, the same bytes to the same slot.
+An idle journal is written to at once. While an object is under way others gather for the next; where a store takes its
+time they do not wait for all of it, but for SPACING_MS. So a fast store gets few and full objects, a slow one several
+side by side. No input or output here. An object whose fate is not known is written again, the same bytes to the same
+slot.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from kohort.cluster import names
 from kohort.cluster.journal import Start, encode
 
 MAX_IN_FLIGHT = 3
+SPACING_MS = 5
 MAX_BYTES = 8 * 1024 * 1024
 
 
@@ -91,6 +95,7 @@ class JournalWriter:
         self.in_flight: deque[JournalWrite] = deque()
         self._max_in_flight = max_in_flight
         self._dirty: dict[JournaledLog, None] = {}
+        self._spaced_ms = 0
 
     @property
     def stored_seq(self) -> int:
@@ -104,10 +109,20 @@ class JournalWriter:
     def add(self, log: JournaledLog) -> None:
         self._dirty[log] = None
 
-    def next(self, nonce: str, *, even_empty: bool = False) -> JournalWrite | None:
-        """The next object, where there is something to write and room in flight."""
-        if not self.is_open or len(self.in_flight) >= self._max_in_flight or not (self._dirty or even_empty):
-            return None
+    def may_begin(self, now_ms: int, *, even_empty: bool = False) -> bool:
+        """Whether there is something to write, and room in flight."""
+        if not self.is_open or not (self._dirty or even_empty):
+            return False
+        return not self.in_flight or (len(self.in_flight) < self._max_in_flight and now_ms >= self._spaced_ms)
+
+    def next_deadline(self) -> int | None:
+        """When an object may be begun beside those under way, where one waits for that."""
+        waits = self._dirty and self.is_open and 0 < len(self.in_flight) < self._max_in_flight
+        return self._spaced_ms if waits else None
+
+    def next(self, nonce: str, now_ms: int) -> JournalWrite:
+        """The next object, of all that waits; where it `may_begin`."""
+        self._spaced_ms = now_ms + SPACING_MS
         write = JournalWrite(self.journal, self.next_seq, nonce, self.trimmed, self.stored_seq)
         while self._dirty and write.size < MAX_BYTES:
             log = next(iter(self._dirty))
