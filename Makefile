@@ -26,7 +26,7 @@ help:
 	@echo "make dist         build what is published, and try it in clean environments"
 	@echo "make lint         ruff, and mypy over src/"
 
-$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/kohort/records/_*.c)
+$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/kohort/records/_*.c) src/kohort/cluster/_create.c
 	@$(OLD_PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'

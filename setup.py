@@ -1,7 +1,8 @@
-"""Builds the optional C kernel of kohort.records and the description for an index; the rest is in pyproject.toml.
+"""Builds the optional C libraries (the kernel of kohort.records, and what creates objects of a cluster's directory) and
+the description for an index; the rest is in pyproject.toml.
 
-The kernel is a plain shared library for ctypes: one file serves every Python version, and an install without a compiler
-goes on without it. KOHORT_PURE=1 builds a wheel without it, for systems that have none of their own.
+They are plain shared libraries for ctypes: one file serves every Python version, and an install without a compiler goes
+on without them. KOHORT_PURE=1 builds a wheel without them, for systems that have none of their own.
 """
 
 import os
@@ -50,16 +51,23 @@ def urls() -> dict[str, str]:
     return {name: HOME + path for name, path in pages.items()}
 
 
-kernel = Extension(
-    "kohort.records._decode",
-    sources=[f"src/kohort/records/_{part}.c" for part in ("crc", "decode", "encode")],
-    extra_compile_args=["-O3", "-g0", "-fvisibility=hidden"],
-    extra_link_args=["-Wl,--build-id=none"] if os.uname().sysname == "Linux" else [],
-    optional=True,
-)
+def library(name: str, *sources: str) -> Extension:
+    return Extension(
+        name,
+        sources=list(sources),
+        extra_compile_args=["-O3", "-g0", "-fvisibility=hidden"],
+        extra_link_args=["-Wl,--build-id=none"] if os.uname().sysname == "Linux" else [],
+        optional=True,
+    )
+
+
+LIBRARIES = [
+    library("kohort.records._decode", *(f"src/kohort/records/_{part}.c" for part in ("crc", "decode", "encode"))),
+    library("kohort.cluster._create", "src/kohort/cluster/_create.c"),
+]
 
 setup(
-    ext_modules=[] if PURE else [kernel],
+    ext_modules=[] if PURE else LIBRARIES,
     cmdclass={"build_ext": BuildKernel} | ({} if PURE else {"bdist_wheel": TagWheel}),
     long_description=description(),
     long_description_content_type="text/markdown",

@@ -1,12 +1,14 @@
 """The four verbs, on every engine: of all who create a name one succeeds, and whoever does not know looks."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 
 import pytest
 
+from kohort.cluster import directory_engine
 from kohort.cluster.directory_engine import DirectoryEngine
 from kohort.cluster.engine import EngineError, Exists, Missing, claim
 from kohort.cluster.memory_engine import MemoryStore, Mishap
@@ -108,12 +110,55 @@ for number in range(100):
     assert sorted(won) == list(range(100))
 
 
-def test_nothing_is_left_aside_in_a_directory(tmp_path):
-    engine = DirectoryEngine(tmp_path)
-    engine.create("meta/1", b"x" * 100_000)
+WAYS = [
+    pytest.param(
+        "in_one_call",
+        marks=pytest.mark.skipif(directory_engine.in_one_call() is None, reason="no compiler was there to build it"),
+    ),
+    "in_steps",
+]
+
+
+@pytest.fixture(params=WAYS)
+def folder(request, tmp_path, monkeypatch):
+    """An engine of a directory that creates with its library, and without."""
+    if request.param == "in_steps":
+        monkeypatch.setattr(directory_engine, "in_one_call", lambda: None)
+    return DirectoryEngine(tmp_path / "größe")
+
+
+def test_nothing_is_left_aside_in_a_directory(folder):
+    folder.create("meta/1", b"x" * 100_000)
     with pytest.raises(Exists):
-        engine.create("meta/1", b"y")
-    assert os.listdir(tmp_path / ".tmp") == []
+        folder.create("meta/1", b"y")
+    assert folder.get("meta/1") == b"x" * 100_000
+    assert os.listdir(folder.root / ".tmp") == []
+
+
+def test_an_object_may_hold_any_bytes(folder):
+    for name, data in (("a/empty", b""), ("a/zeros", bytes(10)), ("a/large", os.urandom(1 << 20))):
+        folder.create(name, data)
+        assert folder.get(name) == data
+
+
+@pytest.mark.parametrize("gone", [".tmp", "meta"])
+def test_a_directory_that_is_taken_away_is_an_error_with_its_reason(folder, gone):
+    folder.create("meta/1", b"x")
+    shutil.rmtree(folder.root / gone)
+    with pytest.raises(EngineError, match=r"cannot write meta/2 in .*: No such file or directory"):
+        folder.create("meta/2", b"y")
+
+
+def test_who_finds_a_name_taken_can_rest_on_it(tmp_path, monkeypatch):
+    """Whoever linked it may have been killed before the directory was synced."""
+    synced = []
+    monkeypatch.setattr(directory_engine, "in_one_call", lambda: None)
+    monkeypatch.setattr(directory_engine, "_sync", synced.append)
+    engine = DirectoryEngine(tmp_path)
+    engine.create("meta/1", b"x")
+    synced.clear()
+    assert claim(engine, "meta/1", b"x") is None
+    assert synced == [f"{tmp_path}/meta"]
 
 
 @pytest.mark.parametrize(

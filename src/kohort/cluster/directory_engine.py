@@ -1,17 +1,26 @@
 """A store in a directory that all brokers see: processes of one machine, or a shared file system with hard links.
 
 An object is written aside, brought to the disk and then linked to its name: `link` fails where the name is taken, so of
-all who create a name one succeeds, and nobody ever sees half of an object.
+all who create a name one succeeds, and nobody ever sees half of an object. The steps are one call of a C library where
+it was built (_create.c), so that a busy interpreter does not come between them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from kohort.cluster.engine import Engine, EngineError, Exists, Missing
 
 _ASIDE = ".tmp"
+_LIBRARY_VERSION = 1
+_TAKEN = -1
+
+Create = Callable[[str, str, str, bytes], bool]
+"""(path aside, path, folder, data) -> whether the name was free. On disk in any case; OSError where it may not be."""
 
 
 class DirectoryEngine(Engine):
@@ -21,6 +30,7 @@ class DirectoryEngine(Engine):
         self.root = Path(path).absolute()
         self.name = str(self.root)
         self._known: set[str] = set()
+        self._create = in_one_call() or in_steps
         if not create:
             if not self.root.is_dir():
                 raise EngineError(f"there is no directory {self.root}: is it the one that the brokers were given?")
@@ -38,16 +48,11 @@ class DirectoryEngine(Engine):
         parent, _, _ = name.rpartition("/")
         try:
             self._make(parent)
-            _write(aside, data)
-            try:
-                os.link(aside, f"{self.root}/{name}")
-            finally:
-                os.unlink(aside)
-            _sync(f"{self.root}/{parent}")
-        except FileExistsError:
-            raise Exists(name) from None
+            is_new = self._create(aside, f"{self.root}/{name}", f"{self.root}/{parent}", data)
         except OSError as error:
             raise EngineError(f"cannot write {name} in {self.root}: {error.strerror or error}") from None
+        if not is_new:
+            raise Exists(name)
 
     def _make(self, folder: str) -> None:
         if folder in self._known:
@@ -98,6 +103,43 @@ class DirectoryEngine(Engine):
             pass
         except OSError as error:
             raise EngineError(f"cannot delete {name} in {self.root}: {error.strerror or error}") from None
+
+
+@cache
+def in_one_call() -> Create | None:
+    """By the library, if it was built and loads here."""
+    path = Path(__file__).with_name("_create.so")
+    try:
+        library = ctypes.CDLL(str(path))
+        function, version = library.kohort_create, library.kohort_create_version
+    except (OSError, AttributeError):
+        return None
+    function.argtypes, function.restype = [ctypes.c_char_p] * 4 + [ctypes.c_int64], ctypes.c_int64
+    version.argtypes, version.restype = [], ctypes.c_int64
+
+    def create(aside: str, path: str, folder: str, data: bytes) -> bool:
+        result = function(os.fsencode(aside), os.fsencode(path), os.fsencode(folder), data, len(data))
+        if result > 0:
+            raise OSError(result, os.strerror(result))
+        return bool(result != _TAKEN)
+
+    return create if version() == _LIBRARY_VERSION else None
+
+
+def in_steps(aside: str, path: str, folder: str, data: bytes) -> bool:
+    """Without it."""
+    _write(aside, data)
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        is_new = False
+    else:
+        is_new = True
+    finally:
+        os.unlink(aside)
+    # Also where the name was taken: whoever finds the object there rests on it, and who linked it may not be so far.
+    _sync(folder)
+    return is_new
 
 
 def _write(path: str, data: bytes) -> None:
