@@ -241,15 +241,35 @@ class Cluster:
 
     def records(self, topic: str, partition: int) -> list[StoredRecord]:
         """What is stored in a partition."""
-        return self.brokers[self.leader_of(topic, partition)].records(topic, partition)
+        return self._served(
+            lambda: self.brokers[self.leader_of(topic, partition)].records(topic, partition),
+            f"{topic}-{partition} does not stay where it is",
+        )
+
+    def _served(self, ask: Callable[[], _T], otherwise: str) -> _T:
+        """Of whoever serves it; asked again where another one does since it was looked for."""
+
+        def look() -> _T | None:
+            try:
+                return ask()
+            except KafkaError as error:
+                if error.code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR):
+                    raise
+                return None
+
+        return self._until(look, otherwise)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """What a group has committed."""
-        return self.brokers[self.coordinator_of(group)].committed(group)
+        return self._served(
+            lambda: self.brokers[self.coordinator_of(group)].committed(group), f"{group} does not stay where it is"
+        )
 
     def group(self, group: str) -> GroupSnapshot:
         """A group as its coordinator has it."""
-        return self.brokers[self.coordinator_of(group)].group(group)
+        return self._served(
+            lambda: self.brokers[self.coordinator_of(group)].group(group), f"{group} does not stay where it is"
+        )
 
     # ---- its end
 
