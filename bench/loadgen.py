@@ -47,6 +47,7 @@ class Lane:
         self.answer_bytes = self.ask_once()
         self.unread_bytes = 0
         self.in_flight = 0
+        self.answered = 0
 
     def ask_once(self) -> int:
         """One request on its own, its answer checked: before the load, and after it."""
@@ -73,6 +74,7 @@ class Lane:
             raise ConnectionError("the broker closed a connection under load")
         answers, self.unread_bytes = divmod(self.unread_bytes + size, self.answer_bytes)
         self.in_flight -= answers
+        self.answered += answers
         return size, answers
 
 
