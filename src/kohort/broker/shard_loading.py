@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic
 
-from kohort.coordinator.scan import key_value_lists, key_values
+from kohort.coordinator.scan import HUGE_BATCH, LARGE_BATCH, Scanner, key_values
 from kohort.coordinator.shard import Damage, S, Shard
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.records.batch import BatchHeader, check_crc, iter_batches
@@ -35,7 +35,7 @@ LOOK_AGAIN_MS = 1_000  # at what has yet to reach the disk; usually the disk tel
 class _Load(Generic[S]):
     """One partition on its way into its shard."""
 
-    def __init__(self, shard: Shard[S], partition: Partition, buffer_bytes: int, now_ms: int) -> None:
+    def __init__(self, shard: Shard[S], partition: Partition, scanner: Scanner, buffer_bytes: int, now_ms: int) -> None:
         self.shard = shard
         self.incarnation = shard.incarnation
         self.partition = partition
@@ -44,6 +44,7 @@ class _Load(Generic[S]):
         self.records = 0
         self.is_settled = False
         self._offset = partition.log.start_offset
+        self._scanner = scanner
         self._buffer_bytes = buffer_bytes
         self._batches: Iterator[tuple[memoryview, int, BatchHeader]] = iter(())
         self.missing: Callable[[], None] | None = None  # to be run elsewhere before there is more to read
@@ -126,13 +127,14 @@ class _Load(Generic[S]):
                 for _, key, _ in key_values(chunk, pos, header):
                     state.read_marker(header.producer_id, int.from_bytes(key[2:4], "big") == 1)
                 return 0
-            if not header.is_transactional:
-                found = key_value_lists(chunk, pos, header)
+            if LARGE_BATCH <= header.record_count < HUGE_BATCH and not header.is_transactional:
+                found = self._scanner.key_values(chunk, pos, header)
                 state.read_all(*found)
                 count = len(found.offsets)
             else:
+                producer_id = header.producer_id if header.is_transactional else -1
                 for offset, key, value in key_values(chunk, pos, header):
-                    state.read(key, value, offset, header.producer_id)
+                    state.read(key, value, offset, producer_id)
                     count += 1
         except RecordsError as error:
             raise Damage(offset, error.message) from error
@@ -162,6 +164,7 @@ class ShardLoader(Generic[S]):
         self._runtime = runtime
         self._buffer_bytes = buffer_bytes
         self._run_elsewhere = run_elsewhere
+        self._scanner = Scanner()
         self._waiting: dict[_Load[S], int | None] = {}  # for the store, or until they ask it again
         self._loads: deque[_Load[S]] = deque()
         self._unsafe: list[_Load[S]] = []  # read, and waiting for the disk
@@ -175,7 +178,7 @@ class ShardLoader(Generic[S]):
         if not self._loads:
             self._started_ms = self._said_ms = now_ms
             self._done = self._records = 0
-        load = _Load(shard, partition, self._buffer_bytes, now_ms)
+        load = _Load(shard, partition, self._scanner, self._buffer_bytes, now_ms)
         if load.end_offset > partition.log.start_offset:
             self._loads.append(load)
         else:

@@ -5,17 +5,20 @@ In large batches the C kernel finds them, where there is one; whatever it refuse
 
 from collections.abc import Iterator
 from ctypes import addressof, byref, c_int32, c_int64
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kohort.records import kernel as _kernel
 from kohort.records.batch import HEADER_SIZE, BatchHeader
 from kohort.records.compression import decompress
 from kohort.records.errors import CorruptBatch
-from kohort.records.kernel import INDEX_COLUMNS, Batch, Index, Kernel, pinned
+from kohort.records.fetch_plan import MAX_OFFSET, MIN_RECORD_SIZE
+from kohort.records.kernel import INDEX_COLUMNS, Batch, Index, pinned
+
+N = TypeVar("N", bytes, None)
 
 MAX_BATCH_BYTES = 256 * 1024 * 1024
-LARGE_BATCH = 12
-"""Records from which on calling the kernel pays."""
+LARGE_BATCH, HUGE_BATCH = 8, 200_000
+"""Records between which a Scanner pays."""
 
 
 class KeyValues(NamedTuple):
@@ -31,49 +34,57 @@ def key_values(buf: bytes | memoryview, pos: int, header: BatchHeader) -> Iterat
     return _one_by_one(_body(buf, pos, header), header)
 
 
-def key_value_lists(buf: bytes | memoryview, pos: int, header: BatchHeader, *, use_kernel: bool = True) -> KeyValues:
-    """The same, all at once."""
-    data = _body(buf, pos, header)
-    kernel = _kernel.load() if use_kernel and header.record_count >= LARGE_BATCH else None
-    found = _indexed(kernel, data, header) if kernel is not None else None
-    if found is None:
-        found = KeyValues([], [], [])
-        for offset, key, value in _one_by_one(data, header):
-            found.offsets.append(offset)
-            found.keys.append(key)
-            found.values.append(value)
-    return found
+class Scanner:
+    """`key_values`, all at once. Has memory that it uses again and again: for one owner, on one thread at a time."""
+
+    def __init__(self, *, use_kernel: bool = True) -> None:
+        self._kernel = _kernel.load() if use_kernel else None
+        self._batch, self._index = Batch(), Index()
+        self._columns: dict[str, Any] = {}
+
+    def key_values(self, buf: bytes | memoryview, pos: int, header: BatchHeader) -> KeyValues:
+        data = _body(buf, pos, header)
+        found = self._indexed(data, header)
+        if found is None:
+            rows = list(_one_by_one(data, header))
+            found = KeyValues([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows])
+        return found
+
+    def _indexed(self, data: bytes, header: BatchHeader) -> KeyValues | None:
+        count, batch, index = header.record_count, self._batch, self._index
+        if self._kernel is None or count * MIN_RECORD_SIZE > len(data):  # before there is memory for so many
+            return None
+        if index.capacity < count:
+            self._make_room(count)
+        batch.data_len, batch.count, batch.base_offset = len(data), count, header.base_offset
+        index.rows = index.key_nulls = index.value_nulls = 0
+        with pinned(data) as address:
+            result = self._kernel.index(address, len(data), addressof(batch), 1, 0, MAX_OFFSET, byref(index))
+        if result < 0 or index.rows < count:
+            return None
+        columns = self._columns
+        keys = _slices(data, columns["key_start"][:count], columns["key_end"][:count], index.key_nulls, b"")
+        values = _slices(data, columns["value_start"][:count], columns["value_end"][:count], index.value_nulls, None)
+        return KeyValues(columns["offset"][:count], keys, values)
+
+    def _make_room(self, count: int) -> None:
+        self._columns = {
+            name: ((c_int64 if code == "q" else c_int32) * count)() for name, code in INDEX_COLUMNS.items()
+        }
+        for name, column in self._columns.items():
+            setattr(self._index, name, addressof(column))
+        self._index.capacity = count
+
+
+def _slices(data: bytes, starts: list[int], ends: list[int], nulls: int, null: N) -> list[bytes | N]:
+    if nulls:
+        return [data[start:end] if end >= 0 else null for start, end in zip(starts, ends, strict=True)]
+    return [data[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def _body(buf: bytes | memoryview, pos: int, header: BatchHeader) -> bytes:
     data = decompress(header.compression, memoryview(buf)[pos + HEADER_SIZE : pos + header.size], MAX_BATCH_BYTES)
     return data if isinstance(data, bytes) else bytes(data)
-
-
-def _indexed(kernel: Kernel, data: bytes, header: BatchHeader) -> KeyValues | None:
-    count = header.record_count
-    if count * 7 > len(data):  # before there is memory for so many
-        return None
-    batch = Batch(data_len=len(data), count=count, base_offset=header.base_offset)
-    index = Index(capacity=count)
-    columns = {name: ((c_int64 if code == "q" else c_int32) * count)() for name, code in INDEX_COLUMNS.items()}
-    for name, column in columns.items():
-        setattr(index, name, addressof(column))
-    with pinned(data) as address:
-        if kernel.index(address, len(data), addressof(batch), 1, 0, 1 << 62, byref(index)) < 0 or index.rows < count:
-            return None
-    starts, ends = columns["key_start"][:], columns["key_end"][:]
-    if index.key_nulls:
-        keys = [data[start:end] if end >= 0 else b"" for start, end in zip(starts, ends, strict=True)]
-    else:
-        keys = [data[start:end] for start, end in zip(starts, ends, strict=True)]
-    starts, ends = columns["value_start"][:], columns["value_end"][:]
-    values: list[bytes | None]
-    if index.value_nulls:
-        values = [data[start:end] if end >= 0 else None for start, end in zip(starts, ends, strict=True)]
-    else:
-        values = [data[start:end] for start, end in zip(starts, ends, strict=True)]
-    return KeyValues(columns["offset"][:], keys, values)
 
 
 def _one_by_one(data: bytes, header: BatchHeader) -> Iterator[tuple[int, bytes, bytes | None]]:
