@@ -30,7 +30,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_read_changes(seed):
 def test_most_runs_acknowledge_a_lot_and_move_leaders():
     world = World(5, trouble=0.02)
     world.run(steps=4000, nemesis=0.004)
-    assert len(world.acknowledged) > 150
+    assert len(world.acknowledged) > 120
     assert max(partition.epoch for _, _, partition in world.nodes[0].membership.state.partitions()) > 1
 
 
