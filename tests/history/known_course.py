@@ -7,6 +7,7 @@ grow evenly and are dealt out in turns, so that every number can be told by arit
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from kohort.coordinator.offsets import OffsetAndMetadata
 from kohort.coordinator.records import GroupMetadata, OffsetCommit, StoredGroup, StoredMember, encode
 
 START_MS = 1_790_000_000_000 // 3_600_000 * 3_600_000
-MINUTE, HOUR = 60_000, 3_600_000
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 SESSION_MS, REBALANCE_TIMEOUT_MS = 45_000, 300_000
 BEHAVIOURS = ("keeps up", "lag rises", "stalled", "stopped committing", "rewound")
 
@@ -167,14 +168,15 @@ class Group:
         """Every minute, when somebody reads."""
         lasts = self.hours * HOUR // (2 if self.behaviour == "stopped committing" else 1)
         every = range(START_MS + MINUTE, START_MS + lasts + 1, MINUTE)
-        return [at_ms for at_ms in every if not any(begin < at_ms < end for begin, end in self.quiet)]
+        nobody = {at_ms for begin, end in self.quiet for at_ms in range(begin // MINUTE * MINUTE + MINUTE, end, MINUTE)}
+        return [at_ms for at_ms in every if at_ms not in nobody]
 
     def looks(self) -> Iterator[tuple[int, str, int, int]]:
         """Hour by hour: when, the verdict, the lag of a partition, and how old its next record is."""
         times = self.commit_times()
         half_ms = START_MS + self.hours * HOUR // 2
         for at_ms in range(START_MS + HOUR, START_MS + self.hours * HOUR + 1, HOUR):
-            last_ms = max(time for time in times if time <= at_ms)
+            last_ms = times[bisect_right(times, at_ms) - 1]
             offset = self.committed(last_ms)
             verdict = self.behaviour
             if verdict in ("stalled", "stopped committing") and at_ms <= half_ms:
@@ -192,7 +194,7 @@ class Group:
 
 
 def course(groups: int, hours: int) -> list[Group]:
-    """Groups of every behaviour, of both sources in turn, each with a quiet day, a storm and a member that flaps."""
+    """Groups of every behaviour, of both sources in turn, each with a storm and, day by day, a member that flaps."""
     return [_planned(number, hours) for number in range(groups)]
 
 
@@ -211,7 +213,19 @@ def _planned(number: int, hours: int) -> Group:
     group.dies("four", START_MS + 3 * HOUR + 30 * MINUTE, lasts_ms)
     # Over the end of an hour, to the middle of the next minute.
     group.joins("five", START_MS + 4 * HOUR - MINUTE, 90_000)
+    active_ms = hours * HOUR // (2 if behaviour == "stopped committing" else 1)
+    for day_ms in range(START_MS + DAY, START_MS + active_ms - 6 * HOUR, DAY):
+        _another_day(group, day_ms, number, lasts_ms)
     return group
+
+
+def _another_day(group: Group, day_ms: int, number: int, lasts_ms: int) -> None:
+    """One flaps, one comes and dies, one comes and goes over the end of an hour."""
+    _flaps(group, day_ms + 2 * HOUR + 5 * MINUTE, 3 + number % 2, lasts_ms)
+    group.joins("four", day_ms + 3 * HOUR + 10 * MINUTE, lasts_ms)
+    group.dies("four", day_ms + 3 * HOUR + 30 * MINUTE, lasts_ms)
+    group.joins("six", day_ms + 4 * HOUR - MINUTE, 90_000)
+    group.leaves("six", day_ms + 5 * HOUR, lasts_ms)
 
 
 def _storm(group: Group, at_ms: int, count: int, lasts_ms: int) -> None:
@@ -232,8 +246,8 @@ def _flaps(group: Group, at_ms: int, times: int, lasts_ms: int) -> None:
     group.truth.flapping.append(("two", went[0], went[-1], times))
 
 
-def raw(found: Any) -> Any:
-    """Records (key, value, at_ms) as the batch that a fetch gives."""
+def raw(found: Any, first: int = 0) -> Any:
+    """Records (key, value, at_ms) as the batch that a fetch gives, from this offset on."""
     import pyarrow as pa
 
     keys, values, times = zip(*found, strict=True)
@@ -243,7 +257,7 @@ def raw(found: Any) -> Any:
             "key": pa.array(keys, pa.binary()),
             "value": pa.array(values, pa.binary()),
             "partition": pa.array([0] * count, pa.int32()),
-            "offset": pa.array(range(count), pa.int64()),
+            "offset": pa.array(range(first, first + count), pa.int64()),
             "timestamp": pa.array([at * 1000 for at in times], pa.int64()).cast(pa.timestamp("us", "UTC")),
         }
     )

@@ -129,7 +129,9 @@ def test_lag_in_records_and_in_time_and_the_verdicts(told: Rows, groups: list[Gr
         (row,) = of(told["groups"], group)
         _, verdict, lag, lag_ms = list(group.looks())[-1]
         assert (row["verdict"], row["lag"], row["lag_ms"]) == (verdict, lag * group.partitions, lag_ms)
-        assert (row["storms"], row["flapping"], row["rebalances"]) == (1, 1, group.truth.rebalances.total())
+        truth = group.truth
+        assert (row["storms"], row["flapping"]) == (len(truth.storms), len(truth.flapping))
+        assert row["rebalances"] == truth.rebalances.total()
         assert row["partition_s"] == pytest.approx(group.truth.partition_ms.total() / 1000)
 
 
