@@ -9,6 +9,7 @@ import { prepare, spanned, Timeline } from "./timeline.js";
 
 const SPANS = [["15 min", 900_000], ["1 h", 3_600_000], ["6 h", 21_600_000], ["24 h", 86_400_000]];
 const HOUR = 3_600_000;
+const TELL_MS = 150;  // how often the page around the chart follows while it is dragged
 
 // The view of a span and of as much again on either side, so that dragging shows something at once.
 function useView(group, from, to, stamp) {
@@ -135,18 +136,22 @@ export function GroupScreen({ row, state, go, to, news, status, theme }) {
   const [view, error] = useView(group, live[0], live[1], stamp);
   const data = useMemo(() => view && prepare(view, state.colour), [view, state.colour, theme]);
 
-  const jumpTo = (change, push = true) => { clearTimeout(current.current.timer); go((before) => ({ ...before, ...change }), push); };
+  const jumpTo = (change, push = true) => { clearTimeout(current.current.timer); current.current.moving = null; go((before) => ({ ...before, ...change }), push); };
   const settle = (from, to_) => go((before) => ({ ...before, from, to: to_ }), false);
+  // While it is moved the chart alone knows where it is; the page follows now and then, and when it stands still.
   const move = (from, to_, done) => {
-    setLive([from, to_]);
+    const mine = current.current, at = performance.now();
+    mine.moving = [from, to_];
     chart.current?.span(from, to_);
-    clearTimeout(current.current.timer);
-    current.current.timer = setTimeout(() => settle(from, to_), done ? 0 : 200);
+    if (at - (mine.told ?? 0) > TELL_MS) { mine.told = at; setLive([from, to_]); }
+    clearTimeout(mine.timer);
+    mine.timer = setTimeout(() => { mine.moving = null; setLive([from, to_]); settle(from, to_); }, done ? 0 : 200);
   };
   const pick = (i) => {
     const id = i < 0 ? undefined : current.current.view.bands.id[i];
-    go((before) => ({ ...before, rebalance: id, ...(id !== undefined && before.from === undefined ? { from: current.current.live[0], to: current.current.live[1] } : {}) }));
+    go((before) => ({ ...before, rebalance: id, ...(id !== undefined && before.from === undefined ? { from: here()[0], to: here()[1] } : {}) }));
   };
+  const here = () => current.current.moving ?? current.current.live;
   Object.assign(current.current, { view, live, move, pick });
 
   useLayoutEffect(() => {
@@ -154,8 +159,8 @@ export function GroupScreen({ row, state, go, to, news, status, theme }) {
     window.kohortTimeline = chart.current;  // for those who measure it
     return () => chart.current.close();
   }, []);
-  useEffect(() => { if (data) { if (chart.current.themed !== theme) { chart.current.themed = theme; chart.current.data = null; } chart.current.show(data, ...live); } }, [data]);
-  useEffect(() => { chart.current.span(...live); }, [live]);
+  useEffect(() => { if (data) { if (chart.current.themed !== theme) { chart.current.themed = theme; chart.current.data = null; } chart.current.show(data, ...here()); } }, [data]);
+  useEffect(() => { chart.current.span(...here()); }, [live]);
   useEffect(() => { chart.current.choose(state.rebalance); }, [state.rebalance, data]);
 
   const step = (by) => {
@@ -168,12 +173,12 @@ export function GroupScreen({ row, state, go, to, news, status, theme }) {
     const [from, until] = start[i] < live[0] || start[i] > live[1] ? spanned(middle - half, middle + half) : live;
     jumpTo({ from, to: until, rebalance: id[i] }, false);
   };
-  const follow = () => { setWidth(live[1] - live[0]); jumpTo({ from: undefined, to: undefined }); };
+  const follow = () => { setWidth(here()[1] - here()[0]); jumpTo({ from: undefined, to: undefined }); };
   useEffect(() => {
     const key = (event) => {
       if (event.target.closest("input, select, textarea, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
-      const by = (live[1] - live[0]) / 5;
-      const does = { ArrowLeft: () => move(...spanned(live[0] - by, live[1] - by)), ArrowRight: () => move(...spanned(live[0] + by, live[1] + by)), "+": () => chart.current.zoom(0.6), "=": () => chart.current.zoom(0.6), "-": () => chart.current.zoom(1.7), n: () => step(1), p: () => step(-1), f: follow, Escape: () => pick(-1) }[event.key];
+      const [from, until] = here(), by = (until - from) / 5;
+      const does = { ArrowLeft: () => move(...spanned(from - by, until - by)), ArrowRight: () => move(...spanned(from + by, until + by)), "+": () => chart.current.zoom(0.6), "=": () => chart.current.zoom(0.6), "-": () => chart.current.zoom(1.7), n: () => step(1), p: () => step(-1), f: follow, Escape: () => pick(-1) }[event.key];
       if (does) { event.preventDefault(); does(); }
     };
     addEventListener("keydown", key);

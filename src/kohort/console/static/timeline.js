@@ -47,9 +47,11 @@ function ticks(u, splits, _, __, step) {
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-function paint(u, data, chosen) {
+// Read once for every chart that is built: to ask for a style in a frame makes the browser work all of them out.
+const themed = () => ({ lane: css("--lane"), ink: css("--bar-ink"), band: css("--band"), guess: css("--guess"), text: css("--text") });
+
+function paint(u, data, chosen, theme) {
   const { ctx } = u, ratio = devicePixelRatio || 1, box = u.bbox, view = data.view;
-  const theme = { lane: css("--lane"), ink: css("--bar-ink"), band: css("--band"), guess: css("--guess"), soft: css("--soft"), text: css("--text") };
   const { min, max } = u.scales.x, perMs = box.width / (max - min), x = (ms) => box.left + (ms - min) * perMs;
   const rowHeight = box.height / Math.max(1, data.rows.size), barHeight = rowHeight * 0.78;
   ctx.save();
@@ -126,16 +128,22 @@ export class Timeline {
     const same = this.data && this.data.rows.size === data.rows.size;
     this.data = data;
     this.from = from; this.to = to;
-    if (!same || !this.top) this.build(); else { this.top.redraw(false, true); this.bottom.setData(this.series(), false); this.span(from, to); }
+    if (!same || !this.top) this.build(); else { this.top.redraw(false, true); this.bottom.setData(this.series(), false); this.scale(); }
   }
 
-  choose(id) { this.chosen = id; this.top?.redraw(false, false); }
+  choose(id) { if (id !== this.chosen) { this.chosen = id; this.top?.redraw(false, false); } }
 
+  // Every call draws both charts, so a span that is shown already is not set again.
   span(from, to) {
+    if (this.from === from && this.to === to) return;
     this.from = from; this.to = to;
+    this.scale();
+  }
+
+  scale() {
     if (!this.top) return;
-    this.top.setScale("x", { min: from, max: to });
-    this.bottom.setScale("x", { min: from, max: to });
+    this.top.setScale("x", { min: this.from, max: this.to });
+    this.bottom.setScale("x", { min: this.from, max: this.to });
   }
 
   series() {
@@ -154,7 +162,7 @@ export class Timeline {
 
   build() {
     this.top?.destroy(); this.bottom?.destroy();
-    const { data } = this;
+    const { data } = this, theme = themed();
     const names = data.lanesOf.map((lane) => data.view.lanes[lane]);
     const bare = (one) => one.instance_id || one.client_id || one.member_id, plain = new Set(names.map(bare)).size === names.length;
     const fit = (name) => { const most = this.left < LEFT ? 11 : 22; return name.length > most ? `${name.slice(0, most - 1)}…` : name; };
@@ -166,7 +174,7 @@ export class Timeline {
         splits: () => names.map((_, row) => names.length - row - 0.5), values: () => names.map((one) => fit(printable(plain ? bare(one) : one.name))), filter: (u, splits) => splits,
       }],
       series: [{}, { show: false }],
-      hooks: { draw: [(u) => paint(u, this.data, this.chosen)] },
+      hooks: { draw: [(u) => paint(u, this.data, this.chosen, theme)] },
     })), [[this.from, this.to], [null, null]], this.root);
     const bars = uPlot.paths.bars({ size: [0.9, 12] });
     this.bottom = new uPlot(this.options((axis) => ({
@@ -177,7 +185,7 @@ export class Timeline {
         { label: "lag", scale: "lag", stroke: css("--accent"), width: 2, spanGaps: true, fill: `${css("--accent")}22`, points: { show: this.data.view.series.at.length < 3 } }],
     })), this.series(), this.below);
     this.listen(this.top); this.listen(this.bottom);
-    this.span(this.from, this.to);
+    this.scale();
   }
 
   listen(u) {
