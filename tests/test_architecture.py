@@ -238,6 +238,26 @@ assert not slow & set(sys.modules), slow & set(sys.modules)
     subprocess.run([sys.executable, "-c", program], check=True, env=environment(), timeout=60)
 
 
+def test_a_broker_in_a_test_starts_with_what_it_serves_and_nothing_else():
+    """Each module costs half a millisecond of every first test. What is for data directories, TLS, clusters, access
+    control and administration is imported when it is asked for; whoever adds to this number asks whether a test needs
+    it before its first request."""
+    program = """
+import sys
+before = set(sys.modules)
+import kohort
+with kohort.Broker():
+    new = set(sys.modules) - before
+needless = {"pathlib", "pkgutil", "shutil", "tempfile", "urllib.parse"}
+needless |= {f"kohort.broker.{name}" for name in ("needs", "asking", "peers", "peer_sockets", "apis.acls", "apis.sasl")}
+needless |= {"kohort.key_stores.stores", "kohort.storage.disk_store", "kohort.storage.local_log", "kohort.cluster"}
+assert not needless & new, needless & new
+own = sorted(name for name in new if name.startswith("kohort"))
+assert len(own) <= 185, (len(own), own)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment(), timeout=60)
+
+
 def test_no_file_has_more_than_500_lines():
     long = {relative(path): lines for path in SOURCE.rglob("*.py") if (lines := path.read_text().count("\n")) > 500}
     assert not long, "split along the request or the concept"

@@ -7,9 +7,8 @@ there are, who holds their values and what these do is elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -32,8 +31,7 @@ class ConfigError(ValueError):
     """A configuration value or name that cannot be used; the message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(NamedTuple):
     name: str
     type: ConfigType
     default: Any

@@ -5,6 +5,11 @@ from importlib import import_module
 from typing import Any
 
 
+def named(module: str, name: str) -> Any:
+    """What has this name in a module that is imported now, where it is not yet."""
+    return getattr(import_module(module), name)
+
+
 def imported_on_use(namespace: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package with these globals; `homes` says in which module each name lives."""
 
@@ -12,7 +17,7 @@ def imported_on_use(namespace: dict[str, Any], homes: Mapping[str, str]) -> Call
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
-        value = namespace[name] = getattr(import_module(home), name)
+        value = namespace[name] = named(home, name)
         return value
 
     return find

@@ -17,7 +17,7 @@ from kohort.broker.groups import GroupService
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.records.batch import Record, build_batch
-from kohort.storage.store import LogStore
+from kohort.storage.disk_store import LogStore
 from wire import WireClient, World
 
 LIMIT_S = 60

@@ -9,9 +9,9 @@ import pytest
 from kohort.records.batch import Record, build_batch
 from kohort.storage.checkup import Checkup, PartitionCheck
 from kohort.storage.config import LogConfig
+from kohort.storage.disk_store import LogStore
 from kohort.storage.errors import StorageError
 from kohort.storage.mending import KEPT
-from kohort.storage.store import LogStore
 
 SEGMENT = "00000000000000000000.log"
 CONFIG = LogConfig.parse({"segment.bytes": "1048576"})

@@ -12,7 +12,7 @@ from kohort.protocol import messages
 from kohort.records.batch import read_header
 from kohort.storage import inventory
 from kohort.storage.config import LogConfig
-from kohort.storage.store import LogStore
+from kohort.storage.disk_store import LogStore
 from wire import WireClient, batch
 
 KEY = ("t", 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.broker.acls import Acl
@@ -24,7 +23,7 @@ from kohort.broker.transactions import TransactionService
 from kohort.coordinator.events import GroupEvent
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.uuids import to_base64
-from kohort.storage.store import LogStore, MemoryStore, Store
+from kohort.storage.store import MemoryStore, Store
 
 if TYPE_CHECKING:
     from kohort.broker.cluster_boot import ClusterPlace  # of brokers on their own nobody pays for it
@@ -47,6 +46,10 @@ def open_store(config: BrokerConfig, data_dir: str | os.PathLike[str] | None) ->
     """The logs of a directory, or of memory where there is none."""
     if data_dir is None:
         return MemoryStore(cluster_id=to_base64(os.urandom(16)), node_id=config["node.id"])
+    from pathlib import Path  # late: a broker in memory needs none of it
+
+    from kohort.storage.disk_store import LogStore
+
     path = Path(data_dir)
     if path.exists() and not path.is_dir():
         raise StartError(f"{path} is not a directory: choose another --data-dir")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.acls import CLUSTER_NAME, OPERATIONS, Acls, Operation, Resource
-from kohort.broker.asking import Asking
-from kohort.broker.needs import NEEDS
 
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
@@ -32,6 +30,9 @@ class Gate:
         return sum(1 << op for op in OPERATIONS[resource] if self.allows(call, op, resource, name))
 
     def serve(self, core: Core, call: Call, request: Any, now_ms: int) -> None:
+        from kohort.broker.asking import Asking  # late: only a broker with an authorizer comes here
+        from kohort.broker.needs import NEEDS
+
         asking = Asking(self, core, call, request, now_ms)
         need = NEEDS.get(call.entry.name)
         if need is not None:

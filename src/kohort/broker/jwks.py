@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from kohort.broker.bearer import Tokens
@@ -18,6 +16,9 @@ MOST_BYTES = 1024 * 1024
 
 def read_keys(url: str) -> bytes:
     """OSError or ValueError where they cannot be had."""
+    from pathlib import Path  # late: few brokers read keys
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(url)
     if parts.scheme == "file":
         return Path(unquote(parts.path)).read_bytes()

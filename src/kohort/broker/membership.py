@@ -106,7 +106,7 @@ class Membership:
         self._stale: list[str] = []
         for api in list(core.table.apis.values()):
             if api.name in CHANGING:
-                core.table.apis[api.key] = api._replace(handler=partial(self._changing, api.handler))
+                core.table.apis[api.key] = api._replace(handler=partial(self._changing, api.function()))
 
     # ---- its life
 

@@ -14,7 +14,7 @@ import socket
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.broker.apart import Apart
 from kohort.broker.authentication import ANONYMOUS, Guard
@@ -23,10 +23,12 @@ from kohort.broker.clock import Clock
 from kohort.broker.connection import Connection
 from kohort.broker.core import Core, Job
 from kohort.broker.listeners import Listener
-from kohort.broker.peer_sockets import PeerSockets
 from kohort.broker.quotas import REQUEST_TIME
 from kohort.broker.throttling import mute
 from kohort.broker.tls import Certificates, PrincipalMapping, distinguished_name
+
+if TYPE_CHECKING:
+    from kohort.broker.peer_sockets import PeerSockets  # brokers on their own have no peers
 
 logger = logging.getLogger("kohort.broker")
 
@@ -63,7 +65,7 @@ class Server:
         self._jobs: set[Job] = set()  # on threads
         self._muted: set[Connection] = set()  # those whose end of waiting has a timer
         self._is_shut = False
-        self._peers = PeerSockets(self)
+        self._peers: PeerSockets | None = None
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._apart = Apart(self._loop, self._apart_done)
@@ -130,13 +132,13 @@ class Server:
         for protocol in list(self._protocols):
             protocol.abort()
         self._turn_open = True
-        self._peers.abort()
+        self._abort_peers()
         await asyncio.sleep(0)
         self.core.close()
 
     def fall(self) -> None:
         """As if the process were killed: connections end, nothing is answered, nothing is closed cleanly."""
-        self._peers.abort()
+        self._abort_peers()
         for listening in self._listening:
             listening.close()
         for timer in (self._timer, self._idle_timer):
@@ -153,9 +155,20 @@ class Server:
         """Cut off from its clients: connections end, new ones end at once; or open to them again."""
         self._is_shut = is_shut
         if is_shut:
-            self._peers.abort()
+            self._abort_peers()
             for protocol in list(self._protocols):
                 protocol.abort()
+
+    def _to_peers(self) -> PeerSockets:
+        if self._peers is None:
+            from kohort.broker.peer_sockets import PeerSockets
+
+            self._peers = PeerSockets(self)
+        return self._peers
+
+    def _abort_peers(self) -> None:
+        if self._peers is not None:
+            self._peers.abort()
 
     def wake(self) -> None:
         """From any thread: something finished elsewhere."""
@@ -256,7 +269,7 @@ class Server:
         if core.busy:
             self.end_turn()
         if core.membership is not None:
-            self._peers.serve(core.membership.peers)
+            self._to_peers().serve(core.membership.peers)
         for job in core.take_jobs():
             if not self._is_stopping:
                 self._run_elsewhere(job)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kohort.lazy_names import named
 from kohort.protocol import messages
 
 if TYPE_CHECKING:
@@ -21,13 +22,24 @@ A generator returns the response, and yields wherever others may have a turn bef
 
 
 class Api(NamedTuple):
-    """A row of the table. `name` is the message's without Request and Response."""
+    """A row of the table. `name` is the message's without Request and Response.
+
+    A handler that few brokers ever need is named, "module.function" of `broker/apis/`, and imported at its first
+    request.
+    """
 
     key: int
     name: str
     min_version: int
     max_version: int
-    handler: Handler
+    handler: Handler | str
+
+    def function(self) -> Handler:
+        if not isinstance(self.handler, str):
+            return self.handler
+        module, _, name = self.handler.rpartition(".")
+        found: Handler = named(f"kohort.broker.apis.{module}", name)
+        return found
 
 
 class Entry(NamedTuple):
@@ -68,7 +80,7 @@ class ApiTable:
         response = getattr(messages, f"{api.name}Response")
         entry = Entry(
             read=request.reader(version),
-            handler=api.handler,
+            handler=api.function(),
             write=response.writer(version),
             flexible=request.flexible(version),
             # Clients read the ApiVersions header before they know what the broker speaks (KIP-511).

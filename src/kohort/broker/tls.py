@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.broker.config import BrokerConfig, ConfigError
-from kohort.key_stores.loading import load_key
-from kohort.key_stores.stores import Store, read_store
+
+if TYPE_CHECKING:
+    from kohort.key_stores.stores import Store
 
 _AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _SHORT = {
@@ -48,6 +48,8 @@ class Certificates:
 
     def reload(self) -> None:
         """Read the files again; ConfigError, with everything as it was, where they cannot be used."""
+        from kohort.key_stores.loading import load_key  # late: a listener without TLS needs none of it
+
         config = self._config
         trusted = config["ssl.truststore.location"]
         try:
@@ -68,6 +70,10 @@ class Certificates:
         self.context.verify_mode = mode
 
     def _store(self, location: str, password: str | None) -> Store:
+        from pathlib import Path
+
+        from kohort.key_stores.stores import read_store
+
         return read_store(Path(location).read_bytes(), password, location, self._config["ssl.key.password"])
 
 

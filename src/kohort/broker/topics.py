@@ -20,7 +20,6 @@ from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.uuids import ZERO_UUID, from_base64, to_base64
 from kohort.storage.config import LogConfig
-from kohort.storage.inventory import FILE as INVENTORY
 
 if TYPE_CHECKING:
     from kohort.broker.purgatory import Waiter
@@ -198,6 +197,8 @@ class Catalog:
     def _read_document(self) -> dict[str, Any]:
         data = self.store.read_file(DOCUMENT)
         if data is None and self.store.has_logs:
+            from kohort.storage.inventory import FILE as INVENTORY
+
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{DOCUMENT} is missing beside logs that kohort wrote: restore it from a copy; to go on without it, "

@@ -5,7 +5,7 @@ it, counts it and may produce it to `__kohort_group_events`; event_json.py reads
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from kohort.coordinator.causes import Cause, Who
@@ -21,8 +21,24 @@ E = TypeVar("E")
 def event(kind: type[E]) -> type[E]:
     """A value that nobody changes: the type checker sees to that, as eight of them are made for every new group and
     a dataclass that is frozen at run time takes twice as long to make. What they all do alike is in the first of them,
-    not made anew for each: every broker pays for that at its start."""
-    return dataclass(slots=True, kw_only=True, eq=False, repr=False, match_args=False)(kind)
+    not made anew for each, and how one is made is compiled when the first of its kind happens: every broker pays for
+    that at its start."""
+    made: Any = dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False, match_args=False)(kind)
+
+    def first(self: E, **given: Any) -> None:
+        made.__init__ = _init(made)
+        made.__init__(self, **given)
+
+    made.__init__ = first
+    return made  # type: ignore[no-any-return]
+
+
+def _init(kind: Any) -> Any:
+    scope = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
+    given = (f"{field.name}={field.name}" if field.name in scope else field.name for field in fields(kind))
+    body = "; ".join(f"self.{field.name} = {field.name}" for field in fields(kind))
+    exec(f"def __init__(self, *, {', '.join(given)}): {body}", scope)
+    return scope["__init__"]
 
 
 @event
@@ -152,6 +168,8 @@ class GroupConverted(GroupEvent):
 
 @event
 class MemberEvent(GroupEvent):
+    """About one member."""
+
     member_id: str
     instance_id: str | None = None
     client_id: str = ""

@@ -5,9 +5,13 @@
     JoinGroupRequest.decode(request.encode(9), 9) == request
 
 A class holds the fields of all versions; its reader and writer for one version are compiled at first use (1-4 ms each).
+Of a message that is only named, as most are in a process, nothing but its own fields is known: its schema and the
+structs within it are made when one of them is first asked for.
 """
 
 import struct as _struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from kohort.protocol import codegen, schema, wire
@@ -40,7 +44,17 @@ class Struct:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class Message(Struct):
+class _Unfolding(type):
+    """The class of messages: what is not there yet is made when it is asked for."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if "SCHEMA" in cls.__dict__ or cls.__name__ == "Message":
+            raise AttributeError(f"{cls.__name__!r} has no attribute {name!r}")
+        _unfold(cls)
+        return getattr(cls, name)
+
+
+class Message(Struct, metaclass=_Unfolding):
     """A struct that stands on its own: knows its schema, its api key and how to become bytes."""
 
     __slots__ = ()
@@ -52,6 +66,7 @@ class Message(Struct):
     _readers: dict[int, Any]
     _writers: dict[int, Any]
     _row_writers: dict[tuple[str, int], Any]
+    _scope: dict[str, Any]
 
     @classmethod
     def flexible(cls, version: int) -> bool:
@@ -104,21 +119,20 @@ class Message(Struct):
 
 
 _Base = TypeVar("_Base", bound=Struct)
+_Init = Callable[[], Any]
 
 
-def _make_class(
-    struct: schema.StructDefinition, base: type[_Base], qualname: str, scope: dict[str, Any]
-) -> type[_Base]:
+def _make_class(name: str, fields: tuple[str, ...], base: type[_Base], qualname: str, init: _Init) -> type[_Base]:
     """A slots class with a keyword-only __init__ that knows the defaults; it is compiled when it is first called, since
     a process makes far fewer messages than it knows."""
 
     def first(self: Any, **given: Any) -> None:
-        made.__init__ = _init(struct, scope)  # type: ignore[method-assign]
+        made.__init__ = init()  # type: ignore[method-assign]
         made.__init__(self, **given)
 
-    members = {"__slots__": tuple(f.name for f in struct.fields), "__init__": first, "__module__": __name__}
-    made = cast(type[_Base], type(struct.name, (base,), members | {"__qualname__": qualname}))
-    scope[struct.name] = made
+    members = {"__slots__": fields, "__init__": first, "__module__": __name__, "__qualname__": qualname}
+    kind: Any = type(base)  # Struct's is type, and Message's unfolds
+    made = cast(type[_Base], kind(name, (base,), members))
     return made
 
 
@@ -147,17 +161,28 @@ def _init(struct: schema.StructDefinition, scope: dict[str, Any]) -> Any:
 
 
 def _make_message(name: str) -> type[Message]:
-    definition = schema.message(name)
-    scope: dict[str, Any] = {}
-    inner = {s.name: _make_class(s, Struct, f"{name}.{s.name}", scope) for s in definition.structs.values()}
-    message = _make_class(definition.root, Message, name, scope)
-    for inner_name, inner_class in inner.items():
-        setattr(message, inner_name, inner_class)
-    message.SCHEMA = definition
-    message.API_KEY = definition.api_key
-    message.MIN_VERSION, message.MAX_VERSION = definition.valid.low, definition.valid.high
-    message._readers, message._writers, message._row_writers = {}, {}, {}
-    return message
+    return _make_class(name, schema.field_names(name), Message, name, lambda: _init(*_unfold(globals()[name])))
+
+
+_UNFOLDED: dict[str, dict[str, Any]] = {}
+
+
+def _unfold(message: Any) -> tuple[schema.StructDefinition, dict[str, Any]]:
+    """Its structs, its schema and places for what will be compiled. Two threads may come here at once: what the first
+    has made is what both take."""
+    definition = schema.message(message.__name__)
+    scope: dict[str, Any] = {definition.name: message}
+    for struct in definition.structs.values():
+        names, place = tuple(field.name for field in struct.fields), f"{definition.name}.{struct.name}"
+        scope[struct.name] = _make_class(struct.name, names, Struct, place, partial(_init, struct, scope))
+    made = {name: scope[name] for name in definition.structs} | {
+        "_scope": scope, "_readers": {}, "_writers": {}, "_row_writers": {}, "API_KEY": definition.api_key,
+        "MIN_VERSION": definition.valid.low, "MAX_VERSION": definition.valid.high, "SCHEMA": definition,
+    }  # fmt: skip
+    made = _UNFOLDED.setdefault(definition.name, made)
+    for name, value in made.items():
+        setattr(message, name, value)
+    return definition.root, made["_scope"]
 
 
 def _compile(message: type[Message], version: int) -> tuple[Any, Any]:
@@ -190,8 +215,7 @@ def __getattr__(name: str) -> Any:
         message = _make_message(name)
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no message {name!r}") from None
-    globals()[name] = message
-    return message
+    return globals().setdefault(name, message)
 
 
 def __dir__() -> list[str]:

@@ -2,10 +2,9 @@
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from pkgutil import get_data
-from typing import Any
+from typing import Any, NamedTuple
 
 FOREVER = 1 << 15
 
@@ -41,8 +40,10 @@ class Versions:
         return self.low <= version <= self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+_versions = cache(Versions.parse)
+
+
+class Field(NamedTuple):
     """One field of a struct over all versions. `struct` is set where the type, or the element type, is a struct."""
 
     name: str
@@ -58,14 +59,12 @@ class Field:
     flexible: Versions | None
 
 
-@dataclass(frozen=True, slots=True)
-class StructDefinition:
+class StructDefinition(NamedTuple):
     name: str
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MessageDefinition:
+class MessageDefinition(NamedTuple):
     """A request, a response, or the key or value of a coordinator's record."""
 
     name: str
@@ -75,9 +74,10 @@ class MessageDefinition:
     flexible: Versions
     latest_unstable: bool
     root: StructDefinition
-    structs: dict[str, StructDefinition] = field(compare=False)
+    structs: dict[str, StructDefinition]
 
 
+@cache
 def snake_case(name: str) -> str:
     """Kafka's CamelCase to Python's snake_case: `GroupInstanceId` -> `group_instance_id`, `ISRNodes` -> `isr_nodes`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
@@ -125,9 +125,9 @@ class _Reader:
             type=element,
             is_array=is_array,
             struct=struct,
-            versions=Versions.parse(versions),
-            nullable=Versions.parse(options.get("nullable")),
-            tagged=Versions.parse(options.get("tagged")),
+            versions=_versions(versions),
+            nullable=_versions(options.get("nullable")),
+            tagged=_versions(options.get("tagged")),
             tag=options.get("tag"),
             default=_default(element, is_array, struct is not None, options.get("default")),
             ignorable=options.get("ignorable", False),
@@ -135,15 +135,25 @@ class _Reader:
         )
 
 
+def _read(name: str) -> bytes:
+    """A file beside this one, also in a zip; pkgutil, which does the same, takes longer to import than all of it."""
+    data: bytes = __loader__.get_data(__file__.rpartition("schema.py")[0] + name)  # type: ignore[name-defined]
+    return data
+
+
 @cache
 def _definitions() -> dict[str, dict[str, Any]]:
-    text = get_data("kohort.protocol", "definitions.json")
-    assert text is not None
+    text = _read("definitions.json")
     return {definition["name"]: definition for definition in json.loads(text)}
 
 
 def message_names() -> list[str]:
     return list(_definitions())
+
+
+def field_names(name: str) -> tuple[str, ...]:
+    """Of a message itself, without what is within its fields; KeyError where there is none."""
+    return tuple(snake_case(row[0]) for row in _definitions()[name]["fields"])
 
 
 @cache

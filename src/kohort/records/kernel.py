@@ -5,10 +5,10 @@ the same output.
 """
 
 import ctypes
+import os.path
 from collections.abc import Callable
 from ctypes import POINTER, Structure, c_char_p, c_int64, c_void_p
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from kohort.records.compression import Buffer
@@ -123,8 +123,8 @@ class Kernel:
     digest: Callable[..., int]
     """All three or none."""
 
-    def __init__(self, path: Path, *, allow_hardware_crc: bool = True) -> None:
-        library = ctypes.CDLL(str(path))
+    def __init__(self, path: str, *, allow_hardware_crc: bool = True) -> None:
+        library = ctypes.CDLL(path)
         int64, pointer = c_int64, c_void_p
         signatures: dict[str, list[Any]] = {
             "init": [int64],
@@ -205,8 +205,8 @@ def error(code: int) -> RecordsError:
 @cache
 def load() -> Kernel | None:
     """The kernel, if it was built and loads here."""
-    path = Path(__file__).with_name("_decode.so")
+    path = os.path.join(os.path.dirname(__file__), "_decode.so")
     try:
-        return Kernel(path) if path.exists() and hasattr(ctypes, "pythonapi") else None
+        return Kernel(path) if os.path.exists(path) and hasattr(ctypes, "pythonapi") else None
     except (OSError, AttributeError):
         return None
