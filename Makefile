@@ -95,6 +95,8 @@ soak-transactions: $(READY)
 soak-exactly-once: $(READY)
 	$(BIN)/python tests/soak_exactly_once.py --runs $(RUNS)
 	$(BIN)/python tests/soak_exactly_once.py --runs $(RUNS) --kafka
+	$(BIN)/python tests/soak_exactly_once.py --runs $(RUNS) --group
+	$(BIN)/python tests/soak_exactly_once.py --runs $(RUNS) --group --kafka
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from kohort.spark import sink_commit as sc
 from kohort.spark import sink_driver
 from kohort.spark.options import parse_write_options
-from kohort.spark.sink import ExactlyOnceWriter, check_columns
+from kohort.spark.sink import ExactlyOnceWriter, check_columns, roll_forward
 
 DOOMS = [
     "task:0", "task:3", "task:after", "before:TakeOver", "after:TakeOver", "after:Read", "after:Sweep", "after:Write",
@@ -37,6 +37,7 @@ class DoomedSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         given = {name: value for name, value in self.options.items() if name.lower() != "doom"}
         options = parse_write_options(given)
+        roll_forward(options)
         return DoomedWriter(options, check_columns(schema, options, overwrite), self.options.get("doom", ""))
 
 

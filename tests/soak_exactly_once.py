@@ -4,6 +4,9 @@ One streaming query, killed once in every run: a task's worker, the sink's proce
 its steps (between decision and EndTxn, between two EndTxn, between the sink's commit and Spark's commit log), the whole
 JVM at a random moment, or the broker. It is started again, and when it has come to the end of the input, every input
 row is in the output once, for a read_committed consumer, and nothing is left open.
+
+With `--group` it reads as a member of a group, its offsets in the transactions; and now and then it is killed for good,
+and a second query, with a checkpoint of its own, takes its partitions over.
 """
 
 from __future__ import annotations
@@ -38,17 +41,18 @@ from spark.streams import descendants
 SOURCE, SINK, GROUP = "in", "out", "exactly-once"
 PARTITIONS, ROWS = 4, 50
 LIMIT_S = 180
+TAKEN_OVER, AFTER = "taken over after", ("after:Write", "before:End", "ends:1", "ends:2", "after:End", "jvm")
 JVM = "org.apache.spark.deploy.SparkSubmit"
 
 
 class App:
     """A Spark application in a process of its own."""
 
-    def __init__(self, servers: str, home: Path, group: bool) -> None:
+    def __init__(self, servers: str, home: Path, checkpoint: str, group: bool) -> None:
         self._log = open(home / "app.log", "ab")  # noqa: SIM115 - as long as the process
         command = [sys.executable, str(Path(__file__).with_name("soak_exactly_once_app.py")), "--servers", servers]
         command += ["--source", SOURCE if group else str(home / SOURCE), "--sink", SINK]
-        command += ["--checkpoint", str(home / "checkpoint"), *(("--group", GROUP) if group else ())]
+        command += ["--checkpoint", str(home / checkpoint), *(("--group", GROUP) if group else ())]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment, text=True
@@ -100,6 +104,7 @@ class Soak:
         self.done: Counter[str] = Counter()
         self.broken: list[str] = []
         self.produced = 0
+        self.queries = 1
         self.found: Counter[str] = Counter()
         self.began = time.monotonic()
 
@@ -115,7 +120,8 @@ class Soak:
         bag: list[str] = []
         for number in range(1, self.options.runs + 1):
             if not bag:
-                bag = [*DOOMS, "jvm", "broker"]
+                taken_over = [f"{TAKEN_OVER} {doom}" for doom in AFTER] if self.options.group else []
+                bag = [*DOOMS, "jvm", "broker", *taken_over]
                 self.chance.shuffle(bag)
             if time.monotonic() - self.began > self.options.minutes * 60:
                 break
@@ -126,6 +132,8 @@ class Soak:
         return not self.broken
 
     def _one(self, number: int, doom: str) -> None:
+        if doom.startswith(TAKEN_OVER):
+            self._take_over(doom.removeprefix(f"{TAKEN_OVER} "))
         self._produce()
         app = self._living()
         app.begin(doom if doom in DOOMS else "")
@@ -141,9 +149,21 @@ class Soak:
         self.done[doom] += 1
         print(f"{time.monotonic() - self.began:5.0f} s  run {number:4d}  {self.produced:6d} rows  {doom}", flush=True)
 
+    def _take_over(self, doom: str) -> None:
+        """The query dies with all it has, and another one, with a checkpoint of its own, takes its partitions over."""
+        self._produce()
+        app = self._living()
+        app.begin(doom if doom in DOOMS else "")
+        if doom in DOOMS:
+            app.answer()
+        else:
+            time.sleep(self.chance.uniform(0.3, 4))
+        app.kill()
+        self.queries += 1
+
     def _living(self) -> App:
         if self.app is None or self.app.process.poll() is not None:
-            self.app = App(self.servers, self.home, self.options.group)
+            self.app = App(self.servers, self.home, f"checkpoint-{self.queries}", self.options.group)
         return self.app
 
     def _finish(self, doom: str) -> None:
@@ -183,7 +203,7 @@ class Soak:
             ends = {tp: 0 if at is None else at.offset for tp, at in latest.items()}
             consumer.assign(places)
             found: Counter[str] = Counter()
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + (120 if self.options.group else 30)  # what nobody has decided on expires
             while any(consumer.position(tp) < ends[tp] for tp in places):
                 found.update(record.value.decode() for record in consumer.poll(0.5))
                 if time.monotonic() > deadline:

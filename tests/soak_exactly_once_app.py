@@ -46,7 +46,7 @@ def main() -> int:
         sink = sink.option("kafka.bootstrap.servers", options.servers).option("topic", options.sink)
         sink = sink.option("delivery", "exactly-once").option("checkpointLocation", options.checkpoint)
         if options.group:
-            sink = sink.option("sourceOffsets", "in-transaction")
+            sink = sink.option("sourceOffsets", "in-transaction").option("kafka.transaction.timeout.ms", "60000")
         query = sink.trigger(availableNow=True).start()
         try:
             query.awaitTermination()

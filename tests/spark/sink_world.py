@@ -76,6 +76,8 @@ class Driver:
                 self.epoch, brokers.written = brokers.driver_epoch, None
             case sc.Read():
                 return brokers.decisions[-1] if brokers.decisions else None
+            case sc.ReadAll():
+                return brokers.decisions[-1:]
             case sc.Sweep(keep):
                 for name, fate in brokers.fates.items():
                     if fate is Fate.OPEN and name not in keep:
@@ -106,9 +108,11 @@ class Driver:
 
 
 class World:
-    def __init__(self, seed: int, commit: Any = sc.BatchCommit, abort: Any = sc.BatchAbort) -> None:
+    def __init__(
+        self, seed: int, commit: Any = sc.BatchCommit, abort: Any = sc.BatchAbort, roll: Any = sc.RollForward
+    ) -> None:
         self.chance = random.Random(seed)
-        self.commit, self.abort = commit, abort
+        self.commit, self.abort, self.roll = commit, abort, roll
         self.crash_at = self.chance.choice([0.0, 0.03, 0.1])
         self.brokers = Brokers()
         self.finished = 0  # Spark's commit log
@@ -149,6 +153,11 @@ class World:
         """Until all is done, or something kills it."""
         while self.finished < BATCHES:
             batch = self.finished
+            try:
+                if self.chance.random() < 0.3:
+                    self.drive(self.roll())  # at a restart, or by somebody else
+            except Crash:
+                return self.down()
             shares = self.write(batch)
             try:
                 if self.chance.random() < 0.1:

@@ -144,6 +144,13 @@ def test_brokers_that_cannot_be_reached_are_told_of() -> None:
         write(parse_write_options(given), ("value",), iter([pa.record_batch({"value": [b"x"]})]))
 
 
+def test_a_topic_that_does_not_exist(servers: str) -> None:
+    given = {"kafka.bootstrap.servers": servers, "topic": "missing", "kafka.max.block.ms": "300"}
+    options = parse_write_options({**given, "kafka.allow.auto.create.topics": "false"})
+    with pytest.raises(WriteError, match="no topic missing within"):
+        write(options, ("value",), iter([pa.record_batch({"value": [b"x"]})]))
+
+
 def test_a_task_without_rows_writes_none(servers: str) -> None:
     options = parse_write_options({"kafka.bootstrap.servers": servers, "topic": "t"})
     assert write(options, ("value",), iter([])).records == 0

@@ -8,7 +8,7 @@ import pytest
 
 from kohort.client.types import OpenTransaction
 from kohort.spark import sink_commit as sc
-from kohort.spark.sink_commit import BatchAbort, BatchCommit, Decision, Fate, Refusal, Share, Step
+from kohort.spark.sink_commit import BatchAbort, BatchCommit, Decision, Fate, Refusal, RollForward, Share, Step
 from spark.sink_world import World
 
 SEEDS = 600
@@ -112,6 +112,16 @@ def test_an_abort_leaves_what_is_decided() -> None:
     assert walked(machine, None, Decision(1, (A,))) == sc.End((B.transaction,), commit=False)
     assert machine.answered({}) == sc.Sweep(frozenset({"a"}))
     assert "the next run publishes it" in machine.answered(None).words
+
+
+def test_what_was_decided_is_rolled_forward_by_anybody() -> None:
+    machine = RollForward()
+    assert machine.begin() == sc.ReadAll()
+    assert machine.answered([Decision(1, (A, Share(0, 0), B))]) == sc.End((A.transaction, B.transaction), commit=True)
+    assert machine.answered({"a": Fate.COMMITTED, "b": Fate.ABORTED}).words.startswith("1 of 2 transactions")
+    machine = RollForward()
+    assert walked(machine, []) == sc.End((), commit=True)
+    assert isinstance(machine.answered({}), sc.Finish)
 
 
 @pytest.mark.parametrize("block", range(3))

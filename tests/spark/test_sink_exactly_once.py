@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,68 @@ async def _in_another_process(query: Query) -> None:
 
 
 _CARRY_OUT = sink_driver.SinkDriver.carry_out
+
+
+# -- decided, and the driver died ------------------------------------------------------------------------------------
+
+
+class Restarted:
+    """What Spark does first with a checkpoint: it writes down that a batch begins, and plans it."""
+
+    def __init__(self, query: Query, home: Path) -> None:
+        self.query, self.home = query, home
+        (home / "offsets").mkdir()
+        (home / "metadata").write_text(json.dumps({"id": query.name}))
+        self.options = {"kafka.bootstrap.servers": query.servers, "topic": query.topic, "delivery": "exactly-once"}
+
+    def plan(self, batch: int) -> None:
+        (self.home / "offsets" / str(batch)).write_text("")
+        source = KohortDataSource({**self.options, "checkpointLocation": str(self.home)})
+        source.streamWriter(StructType().add("value", "string"), overwrite=False)
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_what_was_decided_is_read_before_the_batch_is_computed_again(query: Query, tmp_path: Path, ends: int) -> None:
+    spark = Restarted(query, tmp_path)
+    spark.plan(0)
+    query.run(0)
+    spark.plan(1)
+    query.commit_until(query.write(1), 1, is_a(sc.Finish), ends=ends)
+    spark.plan(1)
+    assert query.read() == expected(2)
+    query.run(1)
+    spark.plan(2)
+    query.run(2)
+    assert query.read() == expected(3)
+
+
+def test_nobody_looks_for_decisions_while_all_goes_well(query: Query, tmp_path: Path) -> None:
+    spark = Restarted(query, tmp_path)
+    with mock.patch.object(sink_driver, "roll_forward") as rolled:
+        for batch in range(3):
+            spark.plan(batch)
+        assert not rolled.called
+        spark.plan(2)
+        assert rolled.called
+
+
+def test_what_is_not_decided_stays_unread_at_a_restart(query: Query, tmp_path: Path) -> None:
+    spark = Restarted(query, tmp_path)
+    query.run(0)
+    spark.plan(1)
+    query.commit_until(query.write(1), 1, is_a(sc.Settle))
+    spark.plan(1)
+    assert len(open_transactions(query)) == 3  # two of tasks, and the driver's with its decision
+    query.run(1)
+    assert query.read() == expected(2)
+
+
+def test_a_restart_goes_on_where_the_brokers_do_not_answer(query: Query, tmp_path: Path, caplog: Any) -> None:
+    spark = Restarted(query, tmp_path)
+    spark.plan(1)
+    with mock.patch.object(sink_driver, "roll_forward", side_effect=TimeoutError("no broker")):
+        spark.plan(1)
+    assert "when its batch is committed again" in caplog.text
 
 
 # -- transactions that expire ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -84,6 +85,31 @@ def test_offsets_count_with_the_batch(
         produce(servers, topics[0], numbers(40, 80))
         two.run()
     assert sorted(two.sink.read(), key=int) == numbers(0, 80)
+
+
+def test_who_takes_over_publishes_what_was_decided(
+    servers: str, topics: tuple[str, str], tmp_path: Path, broker: kohort.Broker
+) -> None:
+    """The group's offsets are behind those rows: nobody else would ever write them."""
+    group = unique()
+    produce(servers, topics[0], numbers(0, 40))
+    one = Pipeline(servers, topics, group, tmp_path / "a")
+    with stopping(one.source):
+        one.plan()
+        one.sink.commit_until(one.write(), 0, is_a(sc.End, commit=True))
+        one.source.vanish()
+    assert len(open_transactions(one.sink)) == 2
+    broker.clock.advance(SESSION_S)
+    two = Pipeline(servers, topics, group, tmp_path / "b")
+    with stopping(two.source):
+        produce(servers, topics[0], numbers(40, 80))
+        two.run()
+        assert open_transactions(one.sink) == []
+        assert sorted(two.sink.read(), key=int) == numbers(0, 80)
+        with mock.patch.object(sink_driver.SinkDriver, "roll_forward") as rolled:
+            produce(servers, topics[0], numbers(80, 120))
+            two.run()
+        assert not rolled.called  # its place in the group is the same
 
 
 def test_whoever_has_lost_a_partition_cannot_publish(

@@ -14,8 +14,9 @@ from kohort.cli.output import JsonOption, is_terminal, plain_table, print_json
 from kohort.cli.style import command, new_app
 from kohort.sim.modern_mutations import OF_THE_CONSUMER_PROTOCOL
 from kohort.sim.mutations import MUTATIONS, Mutation
-from kohort.sim.options import MOVING, TRANSACTIONS
+from kohort.sim.options import MOVING, SINK, TRANSACTIONS
 from kohort.sim.runner import Caught, Result, checkers_for, hunt, run_seed, run_seeds, shrink
+from kohort.sim.sink_mutations import SINK_MUTATIONS
 from kohort.sim.txn_mutations import TXN_MUTATIONS
 
 app = new_app()
@@ -39,6 +40,9 @@ def sim(
     transactions: Annotated[
         bool, typer.Option("--transactions", help="Worlds of transactional producers and read_committed consumers.")
     ] = False,
+    sink: Annotated[
+        bool, typer.Option("--sink", help="Worlds of Spark queries that write exactly once, without Spark.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the real broker, coordinator and members in a simulated world full of faults, and check what must hold.
@@ -48,9 +52,11 @@ def sim(
     logging.disable(logging.CRITICAL)
     if seed is not None and (seeds is not None or mutations):
         raise WrongInput("--seed runs one seed: leave out --seeds and --mutations, or leave out --seed")
-    if brokers > 1 and (mutations or transactions):
-        raise WrongInput("--brokers: leave out --mutations and --transactions, which are of one broker")
-    world: dict[str, Any] = {"minutes": minutes} | (TRANSACTIONS if transactions else {})
+    if brokers > 1 and (mutations or transactions or sink):
+        raise WrongInput("--brokers: leave out --mutations, --transactions and --sink, which are of one broker")
+    if transactions and sink:
+        raise WrongInput("--transactions and --sink are worlds of their own: leave one of them out")
+    world: dict[str, Any] = {"minutes": minutes} | (TRANSACTIONS if transactions else SINK if sink else {})
     if brokers > 1:
         world["brokers"] = brokers
     if mutations:
@@ -133,7 +139,7 @@ def _report(result: Result, world: dict[str, Any], as_json: bool) -> None:
         print("what happened last:")
         for line in smallest.story:
             print(f"  {line}")
-    flag = " --transactions" if "transactors" in world else ""
+    flag = " --sink" if "queries" in world else " --transactions" if "transactors" in world else ""
     flag += f" --brokers {world['brokers']}" if "brokers" in world else ""
     again = f"kohort sim --seed {result.seed} --minutes {world['minutes']:g}{flag}"
     raise Failed(f"seed {result.seed} fails; repeat it with: {again}")
@@ -141,7 +147,9 @@ def _report(result: Result, world: dict[str, Any], as_json: bool) -> None:
 
 def _hunt_all(seeds: range, world: dict[str, Any], as_json: bool) -> None:
     found: list[Caught] = []
-    if "transactors" in world:
+    if "queries" in world:
+        found += [hunt(mutation, seeds, **world) for mutation in SINK_MUTATIONS]
+    elif "transactors" in world:
         found += [hunt(mutation, seeds, **world) for mutation in TXN_MUTATIONS]
     else:
         found += [hunt(mutation, seeds, **world) for mutation in MUTATIONS]

@@ -49,6 +49,7 @@ class Options:
     commit_every_ms: int = 0  # of a loner
     transactors: int = 0  # producers with transactional ids, each with a group whose offsets are in its transactions
     transact_every_ms: int = 500
+    queries: int = 0  # of Spark, with the exactly-once sink
     spare_topics: int = 0  # that may be deleted and created again
     subscribe_to_spares: bool = False
     retention_ms: int = 0  # of offsets; 0 means Kafka's week
@@ -163,6 +164,10 @@ TRANSACTIONS: dict[str, Any] = {
     "recreate_topic_every_ms": 0,
 }
 """A world of transactions: what takes offsets or topics away from them is left out."""
+
+
+SINK: dict[str, Any] = {**TRANSACTIONS, "transactors": 0, "queries": 2}
+"""A world of Spark queries that write exactly once."""
 
 
 def _administration(random: Random, fsync_always: bool) -> dict[str, Any]:

@@ -47,12 +47,14 @@ def checkers_for(options: Options) -> tuple[type[Checker], ...]:
         return checkers.CLUSTER
     if options.transactors:
         return checkers.TRANSACTIONAL
+    if options.queries:
+        return checkers.SINK
     return checkers.ALL if set(options.protocols) == {"classic"} else checkers.ANY_PROTOCOL
 
 
 def run_seed(seed: int, only: type[Checker] | None = None, **overrides: Any) -> Result:
     """One run in this process. A bug in the code under test that raises counts as a failure too."""
-    if only is None and not overrides.keys() & {"protocols", "transactors", "brokers"}:
+    if only is None and not overrides.keys() & {"protocols", "transactors", "queries", "brokers"}:
         overrides = protocols_of(seed) | overrides
     options = Options.from_seed(seed, **overrides)
     began = time.process_time()

@@ -20,6 +20,7 @@ from kohort.sim.network import BROKER, Network
 from kohort.sim.options import OFFSETS_PARTITIONS, Options
 from kohort.sim.producer import SimProducer
 from kohort.sim.scheduler import Scheduler
+from kohort.sim.sink import DECISIONS, OUTPUT, Query
 from kohort.sim.trace import Checker, CheckFailed, CommitAttempt, Trace
 from kohort.sim.transactor import Transactor
 
@@ -158,6 +159,11 @@ class World:
         for index in range(2 if self.transactors else 0):
             self._create_topic(f"y{index}", 2, self._transactional)
         self.reader = CommittedReader(self, "r0")
+        self.queries = [Query(self, index) for index in range(options.queries)]
+        self._sinks: dict[str, int] = {}
+        if self.queries:
+            self._create_topic(OUTPUT, 2, self._sinks)
+            self._create_topic(DECISIONS, 1, {})
 
     def _make_brokers(self) -> None:
         self.broker = SimBroker(self, self._broker_config())
@@ -244,6 +250,10 @@ class World:
         """Those that transactors write to, and nobody else."""
         return [TopicPartition(name, index) for name, count in self._transactional.items() for index in range(count)]
 
+    def sink_partitions(self) -> list[TopicPartition]:
+        """Those that Spark's queries write to, and nobody else."""
+        return [TopicPartition(name, index) for name, count in self._sinks.items() for index in range(count)]
+
     @property
     def has_modern_groups(self) -> bool:
         return set(self.options.protocols) != {"classic"}
@@ -274,6 +284,7 @@ class World:
         members = [slot.member.name for slot in self.slots if slot.member is not None and slot.member.alive]
         others = [*(producer.name for producer in self.producers), *(loner.name for loner in self.loners)]
         others += [name for transactor in self.transactors for name in transactor.names()]
+        others += [name for query in self.queries for name in query.names()]
         return [*members, *others, self.administrator.name]
 
     def members(self) -> list[SimMember]:
@@ -333,6 +344,8 @@ class World:
             transactor.start()
         if self.transactors:
             self.reader.start()
+        for query in self.queries:
+            query.start()
         nemesis = self._make_nemesis()
         scheduler.run(START_MS + int(options.minutes * 60_000))
         nemesis.stop()
@@ -359,6 +372,8 @@ class World:
             loner.stop()
         for transactor in self.transactors:
             transactor.stop()
+        for query in self.queries:
+            query.stop()
 
     def _settle(self) -> None:
         """Until the checkers are content, within a bounded time: sessions end, rebalances complete, all is read."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _OFFSETS, _COMMITS, _DELIVERY = "offsets", "commits", "kohort-delivery"
-_NOTICES = "kohort-sources"
+_NOTICES, _PLANNED, _METADATA = "kohort-sources", "kohort-planned", "metadata"
 
 
 def last_finished(location: str, query: str) -> StreamOffset | None:
@@ -102,3 +102,30 @@ def wrote_exactly_once(location: str) -> bool:
 
     files, root = _place(location)
     return bool(files.get_file_info(f"{root}/{_DELIVERY}").type is fs.FileType.File)
+
+
+def query_id(location: str) -> str | None:
+    """Spark's id of the query, the same in all of its runs; None before its first."""
+    text = _read(*_place(location), _METADATA)
+    return None if text is None else str(json.loads(text)["id"])
+
+
+def is_planned_again(location: str) -> bool:
+    """Whether Spark's last batch was planned before, by a run that did not finish it. Notes that it is planned now."""
+    files, root = _place(location)
+    noted = _read(files, root, _PLANNED)
+    last = _last_number(files, f"{root}/{_OFFSETS}")
+    if noted is not None and noted == str(last):
+        return True
+    with files.open_output_stream(f"{root}/{_PLANNED}") as stream:
+        stream.write(str(last).encode())
+    return noted is None and last is not None and last > 0
+
+
+def _read(files: FileSystem, root: str, name: str) -> str | None:
+    from pyarrow import fs
+
+    if files.get_file_info(f"{root}/{name}").type is not fs.FileType.File:
+        return None
+    with files.open_input_stream(f"{root}/{name}") as stream:
+        return str(stream.read(), "utf-8")

@@ -16,11 +16,11 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, Str
 
 from kohort.protocol.errors import KafkaError
 from kohort.records.encode_columns import RowError
-from kohort.spark.checkpoint import note_exactly_once, wrote_exactly_once
+from kohort.spark import sink_driver
+from kohort.spark.checkpoint import is_planned_again, note_exactly_once, query_id, wrote_exactly_once
 from kohort.spark.options import OptionError, WriteOptions
 from kohort.spark.schema import HEADERS
 from kohort.spark.sink_commit import BatchAbort, BatchCommit
-from kohort.spark.sink_driver import run
 from kohort.spark.sink_rows import PlainWrites, Prepared, Transaction, Writes, advice, gathered, task_identity
 
 if TYPE_CHECKING:
@@ -87,6 +87,19 @@ def check_delivery(options: WriteOptions) -> None:
             f"the checkpoint {options.checkpoint} is of a query with delivery=exactly-once: set that option, or start "
             "with a new checkpoint"
         )
+
+
+def roll_forward(options: WriteOptions) -> None:
+    """When Spark plans a batch once more: what a run that died has decided of it becomes readable now, and not when the
+    batch has been computed again and is committed. That does it too, where this cannot be done."""
+    if not options.exactly_once or options.checkpoint is None:
+        return
+    try:
+        query = query_id(options.checkpoint)
+        if query is not None and is_planned_again(options.checkpoint):
+            log.info("query %s: %s", query, sink_driver.roll_forward(query, options.producer, options.decisions_topic))
+    except Exception as error:
+        log.warning("what was decided before is published when its batch is committed again, not now: %s", error)
 
 
 def write(options: WriteOptions, columns: tuple[str, ...], batches: Iterator[pa.RecordBatch]) -> Written:
@@ -163,7 +176,6 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
             self._run(BatchAbort, prepared, batchId)
 
     def _run(self, kind: type[BatchCommit | BatchAbort], prepared: list[Prepared], batch_id: int) -> None:
-        options, shares = self._options, tuple(one.share for one in prepared)
+        options, machine = self._options, kind(batch_id, tuple(one.share for one in prepared))
         sources = options.checkpoint if options.source_offsets else None
-        words = run(kind(batch_id, shares), prepared[0].query, options.producer, options.decisions_topic, sources)
-        log.info(words)
+        log.info(sink_driver.run(machine, prepared[0].query, options.producer, options.decisions_topic, sources))

@@ -11,6 +11,7 @@ BatchCommit:  TAKING_OVER -> READING -> SWEEPING -> WRITING -> LOOKING -> DECIDI
               READING -> RESOLVING -> DROPPING -> DONE     it was decided before: what was written again is dropped
               RESOLVING -> SWEEPING ... ENDING -> DROPPING -> DONE     some of it had expired: only that is committed
 BatchAbort:   TAKING_OVER -> READING -> DROPPING -> SWEEPING -> DONE
+RollForward:  READING -> ENDING -> DONE     at a restart, and when partitions of another query are taken over
 
 A crash leaves whatever was done: the next run commits the same batch again, and begins with what it finds
 (docs/spark.md has the table). A refusal is an exception; Spark aborts the batch then, which drops what is not decided.
@@ -55,6 +56,8 @@ class Decision(NamedTuple):
 
     batch_id: int
     shares: tuple[Share, ...]
+    members: tuple[tuple[str, int], ...] = ()
+    """Groups and generations of the sources whose offsets are committed with it."""
 
     @property
     def transactions(self) -> tuple[OpenTransaction, ...]:
@@ -76,6 +79,12 @@ class TakeOver:
 @dataclass(frozen=True, slots=True)
 class Read:
     """The last decision that was committed. Answer: Decision or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAll:
+    """The last decisions of the query and of those whose groups it shares, without a right to decide. Answer: a list of
+    Decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +130,7 @@ class Finish:
     words: str
 
 
-Effect = TakeOver | Read | Sweep | Write | Look | Settle | End | Finish
+Effect = TakeOver | Read | ReadAll | Sweep | Write | Look | Settle | End | Finish
 
 
 class Looked(NamedTuple):
@@ -164,6 +173,12 @@ ABORT_MOVES: dict[Step, frozenset[Step]] = {
     Step.READING: frozenset({Step.DROPPING}),
     Step.DROPPING: frozenset({Step.SWEEPING}),
     Step.SWEEPING: frozenset({Step.DONE}),
+    Step.DONE: frozenset(),
+}
+ROLL_FORWARD_MOVES: dict[Step, frozenset[Step]] = {
+    Step.NEW: frozenset({Step.READING}),
+    Step.READING: frozenset({Step.ENDING}),
+    Step.ENDING: frozenset({Step.DONE}),
     Step.DONE: frozenset(),
 }
 
@@ -330,6 +345,34 @@ class BatchAbort(_Machine):
         if self._decided:
             return self.become(Step.DONE, Finish(f"batch {self.batch_id} is decided: the next run publishes it"))
         return self.become(Step.DONE, Finish(f"batch {self.batch_id} failed: nothing of it is published"))
+
+
+class RollForward(_Machine):
+    """What a run that died has decided is committed by whoever comes next, before Spark has run the batch again.
+
+    Nobody is fenced for that: to commit what is decided is right at any time, and by anybody. What has expired is left
+    to the next commit of its batch.
+    """
+
+    MOVES = ROLL_FORWARD_MOVES
+
+    def __init__(self) -> None:
+        super().__init__(-1, ())
+
+    def begin(self) -> Effect:
+        return self.become(Step.READING, ReadAll())
+
+    def _handlers(self) -> dict[Step, Callable[[Any], Effect]]:
+        return {Step.READING: self._read, Step.ENDING: self._ended}
+
+    def _read(self, found: list[Decision]) -> Effect:
+        decided = tuple(dict.fromkeys(t for decision in found for t in decision.transactions))
+        return self.become(Step.ENDING, End(decided, commit=True))
+
+    def _ended(self, fates: Mapping[str, Fate]) -> Effect:
+        done = sum(fate is Fate.COMMITTED for fate in fates.values())
+        words = f"{done} of {len(fates)} transactions that a run before this one has decided are committed"
+        return self.become(Step.DONE, Finish(words))
 
 
 def _fate(share: Share, fates: Mapping[str, Fate]) -> Fate | None:

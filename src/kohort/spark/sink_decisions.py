@@ -37,7 +37,8 @@ def encode(query: str, decision: Decision) -> bytes:
         + ([] if s.transaction is None else [s.transaction.transactional_id[start:], *s.transaction[1:]])
         for s in decision.shares
     ]
-    return json.dumps({"version": _VERSION, "batch": decision.batch_id, "shares": shares}).encode()
+    found = {"version": _VERSION, "batch": decision.batch_id, "shares": shares}
+    return json.dumps(found | ({"members": decision.members} if decision.members else {})).encode()
 
 
 def decode(query: str, value: bytes) -> Decision:
@@ -48,7 +49,8 @@ def decode(query: str, value: bytes) -> Decision:
             f"({found['version']}, known is {_VERSION}): use that one to finish its batch"
         )
     prefix = task_prefix(query)
-    return Decision(found["batch"], tuple(_share(prefix, *fields) for fields in found["shares"]))
+    members = tuple((group, generation) for group, generation in found.get("members", ()))
+    return Decision(found["batch"], tuple(_share(prefix, *fields) for fields in found["shares"]), members)
 
 
 def _share(
@@ -65,13 +67,14 @@ def _share(
 
 
 class Scan:
-    """Takes the batches of the topic's end, in order, and knows the last decision of one query that was committed."""
+    """Takes the batches of the topic's end, in order, and knows the last decisions that were committed, of one query or
+    of all."""
 
-    def __init__(self, query: str) -> None:
+    def __init__(self, query: str | None) -> None:
         self._query = query
-        self._key = query.encode()
-        self._open: dict[int, bytes] = {}  # by producer: written, not ended yet
-        self._last: bytes | None = None
+        self._key = None if query is None else query.encode()
+        self._open: dict[int, tuple[bytes, bytes]] = {}  # by producer: written, not ended yet
+        self._last: dict[bytes, bytes] = {}
 
     def feed(self, records: bytes) -> int | None:
         """The offset behind them; None where there was no whole batch."""
@@ -84,10 +87,10 @@ class Scan:
     def _batch(self, records: bytes, position: int, header: BatchHeader) -> None:
         for record in read_records(records, position, header):
             if not header.is_control:
-                if record.key == self._key and record.value is not None:
-                    self._open[header.producer_id] = record.value
+                if record.key is not None and record.value is not None and self._key in (None, record.key):
+                    self._open[header.producer_id] = record.key, record.value
             elif control_type(record) is ControlType.COMMIT:
-                self._last = self._open.pop(header.producer_id, self._last)
+                self._last.update([self._open.pop(header.producer_id)] if header.producer_id in self._open else [])
             elif control_type(record) is ControlType.ABORT:
                 self._open.pop(header.producer_id, None)
 
@@ -98,7 +101,23 @@ class Scan:
                 f"the decision of query {self._query} that was written last is in a transaction that has not ended, "
                 "though its driver was fenced: another driver of this query is running. Stop one of them"
             )
-        return None if self._last is None else decode(self._query, self._last)
+        return next(iter(self.found().values()), None)
+
+    def found(self) -> dict[str, Decision]:
+        """By query. What is not committed yet does not count, and may count in a moment."""
+        return {key.decode(): decode(key.decode(), value) for key, value in self._last.items()}
+
+    def of_groups(self, groups: frozenset[str]) -> list[Decision]:
+        """Those that have committed offsets of these groups."""
+        return [decision for decision in self.found().values() if _commits_to(decision, groups)]
+
+    def is_open(self, groups: frozenset[str]) -> bool:
+        """Whether a decision that commits offsets of these groups has not ended yet, or its marker is on its way."""
+        return any(_commits_to(decode(key.decode(), value), groups) for key, value in self._open.values())
+
+
+def _commits_to(decision: Decision, groups: frozenset[str]) -> bool:
+    return bool(groups.intersection(group for group, _ in decision.members))
 
 
 def fate(transaction: OpenTransaction, state: str | None, producer_id: int, epoch: int) -> Fate:

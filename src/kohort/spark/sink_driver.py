@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kohort.client.admin_async import AsyncAdmin
@@ -22,6 +22,7 @@ from kohort.protocol.messages import FetchRequest
 from kohort.spark import notices
 from kohort.spark import sink_commit as sc
 from kohort.spark import sink_decisions as decisions
+from kohort.spark.offsets import StreamOffset
 from kohort.spark.sink_commit import Decision, Fate, Looked, Refusal
 
 log = logging.getLogger("kohort.spark")
@@ -30,7 +31,7 @@ _LAST_FETCH_WITH_NAMES = 12
 _FETCH_BYTES = 8 * 1024 * 1024
 _FIRST_WINDOW = 256
 _DECISION_TIMEOUT_MS = 60_000
-_JOIN_LIMIT_S, _LOOK_EVERY_S = 60.0, 0.1
+_JOIN_LIMIT_S, _LOOK_EVERY_S, _ROLL_FORWARD_LIMIT_S = 60.0, 0.1, 30.0
 _MOST_DECISION_BYTES = 16 * 1024 * 1024
 _FENCED = (
     "another driver of this query has begun, with the same checkpoint, and has fenced this one: two runs of a query "
@@ -48,6 +49,20 @@ def run(
     """The machine's effects, until it is done; the words it ends with. `sources`: the checkpoint of those whose offsets
     are committed with the decision."""
     return asyncio.run(_run(machine, SinkDriver(query, settings, topic, sources)))
+
+
+def roll_forward(query: str, settings: Mapping[str, Any], topic: str) -> str:
+    """What runs before this one have decided, committed at once; the words it ends with."""
+
+    async def roll() -> str:
+        driver = SinkDriver(query, settings, topic, None)
+        try:
+            async with asyncio.timeout(_ROLL_FORWARD_LIMIT_S):
+                return await driver.roll_forward()
+        finally:
+            await driver.close()
+
+    return asyncio.run(roll())
 
 
 async def _run(machine: sc.BatchCommit | sc.BatchAbort, driver: SinkDriver) -> str:
@@ -82,13 +97,27 @@ class SinkDriver:
             }
         )
         self._has_topic = False
+        self._members: tuple[tuple[str, int], ...] = ()  # of the last decision
+
+    async def roll_forward(self, groups: frozenset[str] = frozenset()) -> str:
+        """Of the query itself, or of all queries that have committed offsets of these groups."""
+        machine = sc.RollForward()
+        effect = machine.begin()
+        while not isinstance(effect, sc.Finish):
+            if isinstance(effect, sc.End):
+                effect = machine.answered(await self._end_all(effect.transactions, effect.commit))
+            else:
+                effect = machine.answered(await self._read_all(groups))
+        return effect.words
 
     async def carry_out(self, effect: sc.Effect) -> Any:
         match effect:
             case sc.TakeOver():
                 await self._producer.begin()
             case sc.Read():
-                return await self._read()
+                found = await self._read(decisions.Scan.result)
+                self._members = () if found is None else found.members
+                return found
             case sc.Sweep(keep):
                 await self._sweep(keep)
             case sc.Write(decision):
@@ -110,33 +139,53 @@ class SinkDriver:
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    async def _read(self) -> Decision | None:
+    async def _read(self, result: Callable[[decisions.Scan], Decision | None]) -> Decision | None:
         """Backwards in windows that double, since a running query's last decision is near the end."""
+        first, end = await self._bounds()
+        window = _FIRST_WINDOW
+        while True:
+            start = max(first, end - window)
+            found = result(await self._scan(decisions.Scan(self._query), start, end))
+            if found is not None or start == first:
+                return found
+            window *= 8
+
+    async def _read_all(self, groups: frozenset[str]) -> list[Decision]:
+        if groups:
+            return await self._read_groups(groups)
+        found = await self._read(lambda scan: scan.found().get(self._query))
+        return [] if found is None else [found]
+
+    async def _read_groups(self, groups: frozenset[str]) -> list[Decision]:
+        """What is being decided is waited for: the group's offsets may say so before the topic of decisions does."""
+        deadline = asyncio.get_running_loop().time() + _JOIN_LIMIT_S
+        while True:
+            scan = await self._scan(decisions.Scan(None), *await self._bounds())
+            if not scan.is_open(groups) or asyncio.get_running_loop().time() > deadline:
+                return scan.of_groups(groups)
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _bounds(self) -> tuple[int, int]:
+        """Of the topic of decisions; an empty one where there is none yet."""
         try:
             await self._admin.describe_topics([self._topic.topic])
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            return None
+            return 0, 0
         self._has_topic = True
         bounds = [(await self._admin.list_offsets({self._topic: end}))[self._topic] for end in ("earliest", "latest")]
         first, end = (0 if found is None else found.offset for found in bounds)
-        window = _FIRST_WINDOW
-        while True:
-            start = max(first, end - window)
-            found = await self._scan(start, end)
-            if found is not None or start == first:
-                return found
-            window *= 8
+        return first, end
 
-    async def _scan(self, start: int, end: int) -> Decision | None:
-        scan, at = decisions.Scan(self._query), start
+    async def _scan(self, scan: decisions.Scan, start: int, end: int) -> decisions.Scan:
+        at = start
         while at < end:
             reached = scan.feed(await self._fetch(at))
             if reached is None or reached <= at:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self._topic}: nothing can be read at offset {at}")
             at = reached
-        return scan.result()
+        return scan
 
     async def _fetch(self, offset: int) -> bytes:
         async def attempt() -> bytes:
@@ -173,9 +222,13 @@ class SinkDriver:
             return await self._write(decision)
         deadline = asyncio.get_running_loop().time() + _JOIN_LIMIT_S
         while True:
-            await self._write(decision)
+            found = notices.read(self._sources, decision.batch_id)
+            members = tuple((notice.member.group_id, notice.member.generation_id) for notice, _ in found)
+            if members != self._members:
+                await self._take_over_decided(frozenset(group for group, _ in members))
+            await self._write(decision._replace(members=members))
             try:
-                return await self._commit_sources(self._sources, decision.batch_id)
+                return await self._commit_sources(found, decision.batch_id)
             except TransactionAbortableError as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise Refusal(f"batch {decision.batch_id} is not published, and not lost: {error}") from error
@@ -183,8 +236,13 @@ class SinkDriver:
             await asyncio.sleep(_LOOK_EVERY_S)
             await self._producer.begin()
 
-    async def _commit_sources(self, checkpoint: str, batch_id: int) -> None:
-        found = notices.read(checkpoint, batch_id)
+    async def _take_over_decided(self, groups: frozenset[str]) -> None:
+        """The group has another generation than at the last decision: maybe partitions came here of somebody who died
+        between his decision, with which the group's offsets have moved on, and the end of his transactions."""
+        if self._has_topic and groups:
+            log.info("groups %s: %s", ", ".join(sorted(groups)), await self.roll_forward(groups))
+
+    async def _commit_sources(self, found: list[tuple[notices.Notice, StreamOffset]], batch_id: int) -> None:
         if not found:
             raise Refusal(
                 f"batch {batch_id}: no source of this query has told its place in a group: sourceOffsets is "

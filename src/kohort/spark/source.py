@@ -60,9 +60,10 @@ class KohortDataSource(DataSource):
         return BatchWriter(options, check_columns(schema, options, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from kohort.spark.sink import ExactlyOnceWriter, StreamWriter, check_columns, check_delivery
+        from kohort.spark.sink import ExactlyOnceWriter, StreamWriter, check_columns, check_delivery, roll_forward
 
         options = parse_write_options(self.options)
         check_delivery(options)
-        kind = ExactlyOnceWriter if options.exactly_once else StreamWriter
-        return kind(options, check_columns(schema, options, overwrite))
+        columns = check_columns(schema, options, overwrite)
+        roll_forward(options)
+        return (ExactlyOnceWriter if options.exactly_once else StreamWriter)(options, columns)

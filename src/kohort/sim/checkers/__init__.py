@@ -14,6 +14,7 @@ from kohort.sim.checkers.order import Order
 from kohort.sim.checkers.ownership import Ownership
 from kohort.sim.checkers.processing import Processing
 from kohort.sim.checkers.prompt import Prompt
+from kohort.sim.checkers.sink_output import SinkOutput
 from kohort.sim.checkers.stored import Stored
 from kohort.sim.checkers.transactions import Transactions
 from kohort.sim.checkers.usable import Usable
@@ -50,3 +51,5 @@ ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Fenced, *(one for one in ALL 
 """For worlds with groups of the consumer protocol, whose members are in different epochs at once."""
 TRANSACTIONAL: tuple[type[Checker], ...] = (Transactions, Processing, RecordDurability)
 """For worlds with transactions."""
+SINK: tuple[type[Checker], ...] = (SinkOutput, RecordDurability)
+"""For worlds with Spark's queries."""
