@@ -244,3 +244,22 @@ def test_brokers_in_several_racks_agree_on_what_a_group_reads():
         epoch = one.epoch
         move(cluster, "racked", "move")
         assert one.beat().member_epoch == epoch
+
+
+def test_a_group_keeps_its_epoch_when_the_offsets_topic_grows():
+    with kohort.Cluster(2, config=CONFIG) as cluster:
+        cluster.create_topic("orders", 2)
+        group = next(name for n in range(100) if partition_for(name := f"g-{n}", 3) != partition_for(name, 5))
+        one = Member(cluster, group, "one", subscribed_topic_names=["orders"])
+        one.until(2)
+        epoch = one.epoch
+        with kohort.Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.create_partitions({OFFSETS_TOPIC: 5})
+        answer = one.beat()
+        assert (answer.error_code, answer.member_epoch) == (ErrorCode.NONE, epoch)
+        two = Member(cluster, group, "two", subscribed_topic_names=["orders"])
+        two.beat()
+        one.beat()
+        one.beat()
+        two.until(1)
+        assert sorted(one.partitions + two.partitions) == [0, 1]

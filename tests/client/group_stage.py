@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator.world import World
@@ -111,10 +112,12 @@ class GroupStage:
     def now_ms(self) -> int:
         return self.world.now_ms
 
-    def join(self, name: str, strategy: str = "range", **config: Any) -> Application:
+    def join(
+        self, name: str, strategy: str = "range", *, topics: Iterable[str] = ("orders",), **config: Any
+    ) -> Application:
         application = Application(self, name, strategy, **config)
         self.members.append(application)
-        application.do(application.member.subscribe(["orders"], self.now_ms))
+        application.do(application.member.subscribe(topics, self.now_ms))
         application.poll()
         return application
 

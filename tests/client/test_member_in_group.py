@@ -122,7 +122,7 @@ def test_what_is_added_while_a_static_leader_is_away_is_read_when_it_returns(
 ) -> None:
     """KIP-814 lets it keep the assignment. Kafka's broker leaves it at that; a member that is told so looks itself."""
     if not broker_looks:
-        monkeypatch.setattr("kohort.coordinator.classic.join._leaves_out", lambda context, group: False)
+        monkeypatch.setattr("kohort.coordinator.classic.join._leaves_out", lambda context, group, returned_id: False)
     group = GroupStage()
     group.versions[ApiKey.JOIN_GROUP] = version
     leader = group.join("a", group_instance_id="i-a")
@@ -135,6 +135,20 @@ def test_what_is_added_while_a_static_leader_is_away_is_read_when_it_returns(
     group.pass_time(10_000)
     assert again.member.is_leader
     assert set(group.owners()) == set(range(8))
+
+
+def test_a_static_follower_that_returns_with_another_topic_reads_it() -> None:
+    """No leader would know of it: Kafka's broker leaves it unread until the next rebalance."""
+    group = GroupStage()
+    group.join("a", group_instance_id="i-a")
+    follower = group.join("b", group_instance_id="i-b")
+    group.pass_time(10_000)
+    assert not follower.member.is_leader
+    follower.crash()
+    group.world.topics.add("bills", 2)
+    again = group.join("b2", topics=("orders", "bills"), group_instance_id="i-b")
+    group.pass_time(10_000)
+    assert {tp.partition for tp in again.reading if tp.topic == "bills"} == {0, 1}
 
 
 def test_of_two_with_one_instance_id_the_later_stays() -> None:

@@ -226,8 +226,8 @@ def _replace_static(
     group.update(member, protocols, message.rebalance_timeout_ms, message.session_timeout_ms)
     cause = Cause(CauseKind.REPLACED, (member.who,), said=causes.said(message.reason))
     context.member_event(group, events.MemberReplaced, member.who, cause, replaced_member_id=old_id)
-    if group.state is STABLE and group.leader_id == new_member_id and _leaves_out(context, group):
-        cause = Cause(CauseKind.TOPICS_CHANGED)  # while it was away; it would never know
+    if group.state is STABLE and _leaves_out(context, group, new_member_id):
+        cause = Cause(CauseKind.TOPICS_CHANGED)  # while it was away; no leader would ever know
     elif group.state is STABLE and group.select_protocol() == group.protocol:
         assignment = {m.member_id: m.assignment for m in group.members.values()}
         decision = context.decide([GroupMetadata(group.group_id, group.to_stored(assignment))])
@@ -241,9 +241,13 @@ def _replace_static(
     return try_complete_join(context, group)
 
 
-def _leaves_out(context: Context, group: ClassicGroup) -> bool:
-    """Whether nobody reads a partition of what consumers subscribe to."""
-    found = {name: context.topics.by_name(name) for name in group.compute_subscribed_topics() or ()}
+def _leaves_out(context: Context, group: ClassicGroup, returned_id: str) -> bool:
+    """Whether nobody reads a partition of what consumers subscribe to: one that was added while the leader was away, or
+    is of a topic that the static member did not read before."""
+    names = group.compute_subscribed_topics()
+    if not names or (group.leader_id != returned_id and names == group.subscribed_topics):
+        return False
+    found = {name: context.topics.by_name(name) for name in names}
     counts = {name: topic[1] for name, topic in found.items() if topic is not None}
     return not deals_out(counts, (member.assignment for member in group.members.values()))
 
