@@ -140,12 +140,12 @@ def test_what_is_added_while_a_static_leader_is_away_is_read_when_it_returns(
 def test_a_static_follower_that_returns_with_another_topic_reads_it() -> None:
     """No leader would know of it: Kafka's broker leaves it unread until the next rebalance."""
     group = GroupStage()
+    group.world.topics.add("bills", 2)
     group.join("a", group_instance_id="i-a")
     follower = group.join("b", group_instance_id="i-b")
     group.pass_time(10_000)
     assert not follower.member.is_leader
     follower.crash()
-    group.world.topics.add("bills", 2)
     again = group.join("b2", topics=("orders", "bills"), group_instance_id="i-b")
     group.pass_time(10_000)
     assert {tp.partition for tp in again.reading if tp.topic == "bills"} == {0, 1}

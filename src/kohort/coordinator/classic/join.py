@@ -226,9 +226,10 @@ def _replace_static(
     group.update(member, protocols, message.rebalance_timeout_ms, message.session_timeout_ms)
     cause = Cause(CauseKind.REPLACED, (member.who,), said=causes.said(message.reason))
     context.member_event(group, events.MemberReplaced, member.who, cause, replaced_member_id=old_id)
-    if group.state is STABLE and _leaves_out(context, group, new_member_id):
-        cause = Cause(CauseKind.TOPICS_CHANGED)  # while it was away; no leader would ever know
-    elif group.state is STABLE and group.select_protocol() == group.protocol:
+    keeps = group.state is STABLE and group.select_protocol() == group.protocol
+    if keeps and _leaves_out(context, group, new_member_id):
+        cause, keeps = Cause(CauseKind.TOPICS_CHANGED), False  # while it was away; no leader would ever know
+    if keeps:
         assignment = {m.member_id: m.assignment for m in group.members.values()}
         decision = context.decide([GroupMetadata(group.group_id, group.to_stored(assignment))])
         if context.fits(decision):
