@@ -1,12 +1,21 @@
-"""The simulator with several brokers: seeds pass, runs repeat, and deliberate bugs of a cluster show in groups."""
+"""The simulator with several brokers, for groups of both protocols and for transactions: seeds pass, runs repeat, and
+deliberate bugs show.
+"""
 
 import pytest
 
 from cluster import test_world as bugs
-from kohort.sim.runner import run_seed
+from kohort.sim.checkers import CLUSTER_ANY_PROTOCOL, CLUSTER_TRANSACTIONAL
+from kohort.sim.cluster_mutations import CLUSTER_MUTATIONS
+from kohort.sim.modern_mutations import MODERN_MUTATIONS
+from kohort.sim.mutations import Mutation
+from kohort.sim.options import MOVING, TRANSACTIONS
+from kohort.sim.runner import checkers_for, hunt, run_seed
+from kohort.sim.txn_mutations import TXN_MUTATIONS
 
-SEEDS = 12
+SEEDS = 8
 MINUTES = 0.5
+CONSUMER = {"protocols": ("consumer",)}
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +30,26 @@ def test_seeds_of_three_brokers_pass():
     assert sum(r.counts.get("acked", 0) for r in results) > 10 * SEEDS, "a run without commits shows little"
 
 
-def test_a_seed_of_three_brokers_repeats():
-    assert run_seed(3, minutes=MINUTES, brokers=3).digest == run_seed(3, minutes=MINUTES, brokers=3).digest
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("world", [CONSUMER, MOVING], ids=["consumer", "either"])
+def test_groups_of_the_consumer_protocol_on_three_brokers(world):
+    results = [run_seed(seed, minutes=MINUTES, brokers=3, **world) for seed in range(4)]
+    assert [(r.seed, r.failure) for r in results if not r.passed] == []
+    assert {checkers_for(r.options) for r in results} == {CLUSTER_ANY_PROTOCOL}
+
+
+@pytest.mark.timeout(600)
+def test_transactions_over_three_brokers():
+    """Coordinators, leaders of what is written and of the groups are different brokers, which ask each other."""
+    results = [run_seed(seed, minutes=MINUTES, brokers=3, **TRANSACTIONS) for seed in range(5)]
+    assert [(r.seed, r.failure) for r in results if not r.passed] == []
+    assert {checkers_for(r.options) for r in results} == {CLUSTER_TRANSACTIONAL}
+    assert sum(r.counts["transaction"] for r in results) > 300
+
+
+@pytest.mark.parametrize("world", [{}, TRANSACTIONS], ids=["groups", "transactions"])
+def test_a_seed_of_three_brokers_repeats(world):
+    assert len({run_seed(3, minutes=MINUTES, brokers=3, **world).digest for _ in range(2)}) == 1
 
 
 @pytest.mark.timeout(600)
@@ -30,3 +57,20 @@ def test_a_seed_of_three_brokers_repeats():
 def test_a_deliberate_bug_of_a_cluster_is_caught(bug, monkeypatch):
     bug(monkeypatch)
     assert any(not run_seed(seed, minutes=1, brokers=3).passed for seed in range(80))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("bug", TXN_MUTATIONS, ids=lambda bug: bug.title)
+def test_a_deliberate_bug_in_transactions_is_caught_on_three_brokers(bug: Mutation):
+    caught = hunt(bug, range(40), minutes=1, brokers=3, **TRANSACTIONS)
+    assert caught.failure.startswith("Transactions:"), caught.failure
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("bug", "world"),
+    [*((bug, {}) for bug in CLUSTER_MUTATIONS[2:]), (MODERN_MUTATIONS["Order"][0], CONSUMER)],
+    ids=lambda one: getattr(one, "title", ""),
+)
+def test_a_deliberate_bug_of_a_load_is_caught(bug: Mutation, world):
+    assert hunt(bug, range(40), minutes=1, brokers=3, **world).seed is not None

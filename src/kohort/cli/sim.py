@@ -12,7 +12,8 @@ import typer
 from kohort.cli.failures import Failed, WrongInput
 from kohort.cli.output import JsonOption, is_terminal, plain_table, print_json
 from kohort.cli.style import command, new_app
-from kohort.sim.modern_mutations import OF_THE_CONSUMER_PROTOCOL
+from kohort.sim.cluster_mutations import CLUSTER_MUTATIONS
+from kohort.sim.modern_mutations import MODERN_MUTATIONS, OF_THE_CONSUMER_PROTOCOL
 from kohort.sim.mutations import MUTATIONS, Mutation
 from kohort.sim.options import MOVING, SINK, TRANSACTIONS
 from kohort.sim.runner import Caught, Result, checkers_for, hunt, run_seed, run_seeds, shrink
@@ -52,8 +53,8 @@ def sim(
     logging.disable(logging.CRITICAL)
     if seed is not None and (seeds is not None or mutations):
         raise WrongInput("--seed runs one seed: leave out --seeds and --mutations, or leave out --seed")
-    if brokers > 1 and (mutations or transactions or sink):
-        raise WrongInput("--brokers: leave out --mutations, --transactions and --sink, which are of one broker")
+    if brokers > 1 and sink:
+        raise WrongInput("--brokers: leave out --sink, which is of one broker")
     if transactions and sink:
         raise WrongInput("--transactions and --sink are worlds of their own: leave one of them out")
     world: dict[str, Any] = {"minutes": minutes} | (TRANSACTIONS if transactions else SINK if sink else {})
@@ -151,6 +152,9 @@ def _hunt_all(seeds: range, world: dict[str, Any], as_json: bool) -> None:
         found += [hunt(mutation, seeds, **world) for mutation in SINK_MUTATIONS]
     elif "transactors" in world:
         found += [hunt(mutation, seeds, **world) for mutation in TXN_MUTATIONS]
+    elif "brokers" in world:
+        found += [hunt(mutation, seeds, **world) for mutation in CLUSTER_MUTATIONS]
+        found += [hunt(mutation, seeds, **world, protocols=("consumer",)) for mutation in MODERN_MUTATIONS["Order"][:1]]
     else:
         found += [hunt(mutation, seeds, **world) for mutation in MUTATIONS]
         found += [_hunt_modern(mutation, seeds, world) for mutation in OF_THE_CONSUMER_PROTOCOL]

@@ -65,7 +65,7 @@ class Administrator(Caller):
         core = self._world.broker.core
         topic = core.topics.by_name.get(OFFSETS_TOPIC) if core is not None else None
         if topic is not None and topic.count < MOST_OFFSETS_PARTITIONS:
-            self._grow(OFFSETS_TOPIC, topic.count + self._random.randint(1, 2))
+            self.grow(OFFSETS_TOPIC, topic.count + self._random.randint(1, 2))
 
     def recreate_topic(self) -> None:
         """Delete a spare topic and make it again later, perhaps with other partitions; or let it grow."""
@@ -74,7 +74,7 @@ class Administrator(Caller):
         name = self._random.choice(sorted(self._world.spares))
         if self._random.random() < 0.3:
             self._world.spares[name] += 1
-            self._grow(name, self._world.spares[name])
+            self.grow(name, self._world.spares[name])
             return
         request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
         self._send(request)
@@ -95,7 +95,7 @@ class Administrator(Caller):
 
         self._channel.request(CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS), answered, failed, TIMEOUT_MS)
 
-    def _grow(self, name: str, count: int) -> None:
+    def grow(self, name: str, count: int) -> None:
         asked = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
         self._send(CreatePartitionsRequest(topics=[asked], timeout_ms=TIMEOUT_MS))
 

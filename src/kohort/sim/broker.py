@@ -87,12 +87,12 @@ class SimBroker:
             SimConfig(self._config, self._world.options.retention_ms),
             self.store,
             self._random.randbytes,
-            self._end_turn_soon,
+            self.end_turn_soon,
         )
         self.core.host, self.core.port = BROKER, PORT
         self.core.start(self._scheduler.now_ms)
         self._world.trace.broker_started(self)
-        self._end_turn_soon()
+        self.end_turn_soon()
 
     def crash(self, *, power_loss: bool) -> None:
         """The process is gone; with a power loss so is what the disk had not synced."""
@@ -190,16 +190,16 @@ class SimBroker:
         if self._stall.holds(self.receive, link, data) or self.core is None:
             return
         self.core.receive(link.connection, data[4:], self.now_ms)
-        self._end_turn_soon()
+        self.end_turn_soon()
 
     def disconnected(self, link: Link) -> None:
         if self.core is not None and self._links.pop(link.connection, None) is not None:
             self.core.connection_lost(link.connection)
-            self._end_turn_soon()
+            self.end_turn_soon()
 
     # Turns.
 
-    def _end_turn_soon(self) -> None:
+    def end_turn_soon(self) -> None:
         if not self._turn_open:
             self._turn_open = True
             self._scheduler.after(0, self._end_turn, self._epoch)
@@ -222,14 +222,14 @@ class SimBroker:
                 link.close_by_broker()
         self._run_jobs(core)
         if core.busy:
-            self._end_turn_soon()
+            self.end_turn_soon()
         self._arm()
 
     def _run_jobs(self, core: ObservedCore) -> None:
         for job in core.take_jobs():
             job.run()
             core.job_done(job, None, self.now_ms)
-            self._end_turn_soon()
+            self.end_turn_soon()
 
     def _arm(self) -> None:
         assert self.core is not None

@@ -147,11 +147,16 @@ class Channel:
 
 
 class Caller:
-    """Whoever sends requests of its own making in the simulated world, over one connection."""
+    """Whoever sends requests of its own making in the simulated world, over one connection to each broker."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name
         self._world = world
         self._scheduler = world.scheduler
         self._random: Random = world.random_for(name)
-        self._channel = Channel(world, name, name)
+        self._routes = world.routes_for(name, self._random)
+
+    @property
+    def _channel(self) -> Channel:
+        """To any broker."""
+        return self._routes.to(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.cluster_topics import ClusterCatalog
@@ -14,6 +15,7 @@ from kohort.cluster.meta_log import found_cluster
 from kohort.cluster.state import Change
 from kohort.sim.broker import PORT, SimBroker
 from kohort.sim.observed import ObservedCore
+from kohort.sim.peer_links import PeerLinks
 from kohort.storage.journal_store import JournalStore
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class SimNode(SimBroker):
         self.engine: MemoryEngine | None = None
         self.is_cut_off = False  # from the store
         self._behind_ms = 0  # its clock
+        self._peers: PeerLinks | None = None
 
     @property
     def membership(self) -> Membership | None:
@@ -69,14 +72,15 @@ class SimNode(SimBroker):
         config = BrokerConfig(self._config)
         store = JournalStore(cluster_id=state.cluster_id, node_id=self.node_id)
         catalog = ClusterCatalog(config, store, self._random.randbytes, state)
-        core = ObservedCore(self._world, config, store, self._random.randbytes, self._end_turn_soon, catalog)
+        core = ObservedCore(self._world, config, store, self._random.randbytes, self.end_turn_soon, catalog)
         self.core = core
         core.host, core.port = self.name, PORT
         membership = core.membership = Membership(core, self.engine, state)
+        self._peers = PeerLinks(self, self._world.network, membership.peers)
         core.start(self.now_ms)
         membership.join(self.name, PORT, self.now_ms)
         self._world.trace.note("broker", f"{self.name} starts")
-        self._end_turn_soon()
+        self.end_turn_soon()
         self._scheduler.after(AGAIN_MS, self._look_after, self._epoch)
 
     def kill(self) -> None:
@@ -86,8 +90,9 @@ class SimNode(SimBroker):
             self._end()
 
     def _end(self) -> None:
-        assert self.engine is not None
+        assert self.engine is not None and self._peers is not None
         self.engine.close()
+        self._peers.vanish()
         self._vanish()
 
     def stop(self) -> None:
@@ -95,7 +100,7 @@ class SimNode(SimBroker):
         if self.membership is not None and not self._stall.holds(self.stop):
             self._world.trace.note("broker", f"{self.name} stops")
             self.membership.leave(self.now_ms)
-            self._end_turn_soon()
+            self.end_turn_soon()
             self._await_end(self._epoch)
 
     def _await_end(self, epoch: int) -> None:
@@ -127,7 +132,13 @@ class SimNode(SimBroker):
             return Mishap.NONE
         return self._random.choice(MISHAPS)
 
+    def holds_back(self, action: Callable[..., None], *arguments: Any) -> bool:
+        """Whether it stands still, and does that when it goes on."""
+        return self._stall.holds(action, *arguments)
+
     def _run_jobs(self, core: ObservedCore) -> None:
+        assert self._peers is not None
+        self._peers.serve()
         for job in core.take_jobs():
             self._scheduler.after(self._delay_ms(), self._ask, self._epoch, job)
 
@@ -150,14 +161,14 @@ class SimNode(SimBroker):
         if epoch != self._epoch or self.core is None or self._stall.holds(self._hear, epoch, job, failed):
             return
         self.core.job_done(job, failed, self.now_ms)
-        self._end_turn_soon()
+        self.end_turn_soon()
 
     # What it leads.
 
     def wish(self, change: Change) -> None:
         if self.membership is not None:
             self.membership.propose(Wish([change]), self.now_ms)
-            self._end_turn_soon()
+            self.end_turn_soon()
 
     def led(self, topic: str, index: int) -> Partition | None:
         partition = self.core.topics.partition(topic, index) if self.core is not None else None

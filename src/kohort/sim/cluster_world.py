@@ -8,20 +8,19 @@ from typing import Any, cast
 
 from kohort.client.types import TopicPartition
 from kohort.cluster.memory_engine import MemoryStore
-from kohort.coordinator.classic.group import ClassicGroup
 from kohort.coordinator.group import Group
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
+from kohort.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from kohort.protocol.uuids import to_base64
 from kohort.sim.broker import SimBroker
-from kohort.sim.client import Channel
 from kohort.sim.cluster_nemesis import ClusterNemesis
 from kohort.sim.cluster_node import SimNode
 from kohort.sim.journal import Journal
 from kohort.sim.nemesis import Nemesis
 from kohort.sim.options import OFFSETS_PARTITIONS
-from kohort.sim.producer import SimProducer
+from kohort.sim.routes import OneRoute, Routes
 from kohort.sim.trace import CheckFailed
-from kohort.sim.world import World
+from kohort.sim.world import TRANSACTIONS_PARTITIONS, World
 from kohort.storage.log import Log
 from kohort.storage.store import MemoryStore as NoLogs
 
@@ -60,8 +59,8 @@ class ClusterWorld(World):
         del config["log.flush.interval.messages"]
         return config
 
-    def _make_producer(self, name: str) -> SimProducer:
-        return ClusterProducer(self, name)
+    def routes_for(self, name: str, random: Random) -> OneRoute:
+        return Routes(self, name, random, self.nodes)
 
     def _make_nemesis(self) -> Nemesis:
         self.is_calm = False
@@ -85,6 +84,13 @@ class ClusterWorld(World):
     def partitions_there(self) -> list[TopicPartition]:
         return self.partitions()
 
+    def partitions_led(self) -> list[TopicPartition]:
+        """Each is to have a leader."""
+        of_groups = [TopicPartition(OFFSETS_TOPIC, index) for index in range(OFFSETS_PARTITIONS)]
+        of_transactions = [TopicPartition(TRANSACTIONS_TOPIC, index) for index in range(TRANSACTIONS_PARTITIONS)]
+        theirs = [*self.transactional_partitions(), *of_transactions] if self.transactors else []
+        return [*self.partitions(), *of_groups, *theirs]
+
     def leaders(self, tp: TopicPartition) -> list[SimNode]:
         return [node for node in self.nodes if node.led(tp.topic, tp.partition) is not None]
 
@@ -94,6 +100,14 @@ class ClusterWorld(World):
         if len(leaders) != 1:
             raise CheckFailed("Leaders", f"{tp} has {len(leaders)} leaders: {', '.join(n.name for n in leaders)}")
         return leaders[0]
+
+    def group_now(self, group_id: str) -> Group | None:
+        """As its newest coordinator has it."""
+        index = partition_for(group_id, OFFSETS_PARTITIONS)
+        found = [(node.led(OFFSETS_TOPIC, index), node.core) for node in self.nodes]
+        led = [(partition.leader_epoch, core) for partition, core in found if partition is not None]
+        core = max(led, key=lambda one: one[0])[1] if led else None
+        return None if core is None else core.coordinator.group(group_id)
 
     def coordinator_of(self, group_id: str) -> SimNode:
         return self.leader(TopicPartition(OFFSETS_TOPIC, partition_for(group_id, OFFSETS_PARTITIONS)))
@@ -124,7 +138,7 @@ class ClusterWorld(World):
         groups = (
             group for node in self.nodes if node.core is not None for group in node.core.coordinator.groups.values()
         )
-        return any(group.members or group.pending_members for group in groups if isinstance(group, ClassicGroup))
+        return any(not group.is_empty or getattr(group, "pending_members", ()) for group in groups)
 
 
 class AllBrokers:
@@ -184,28 +198,3 @@ class LedLogs:
         offsets = [TopicPartition(OFFSETS_TOPIC, index) for index in range(OFFSETS_PARTITIONS)]
         for tp in self._world.partitions() + offsets:
             yield tp, self[tp]
-
-
-class ClusterProducer(SimProducer):
-    """Finds the leaders of its partitions by asking, one broker after another where it is not told."""
-
-    def __init__(self, world: ClusterWorld, name: str) -> None:
-        super().__init__(world, name)
-        self._nodes = world.nodes
-        self._channels: dict[str, Channel] = {}
-        self._leaders: dict[TopicPartition, str] = {}
-
-    def _channel_to(self, tp: TopicPartition | None) -> Channel:
-        name = self._leaders.get(tp) if tp is not None else None
-        return self._channel_at(name or self._random.choice(self._nodes).name)
-
-    def _channel_at(self, name: str) -> Channel:
-        if name not in self._channels:
-            self._channels[name] = Channel(self._world, self.name, self.name, name)
-        return self._channels[name]
-
-    def _not_led_there(self, tp: TopicPartition, leader_id: int) -> None:
-        if leader_id >= 0:
-            self._leaders[tp] = f"b{leader_id}"
-        else:
-            self._leaders.pop(tp, None)

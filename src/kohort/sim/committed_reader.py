@@ -37,13 +37,17 @@ class CommittedReader(Caller):
 
         def answered(response: Any) -> None:
             if not response.error_code and response.responses:
-                self._take(tp, position, response.responses[0].partitions[0])
+                row = response.responses[0].partitions[0]
+                self._take(tp, position, row)
+                if row.error_code:
+                    self._routes.learn(tp, row.current_leader.leader_id)
             self._scheduler.after(EVERY_MS, self._fetch, turn + 1)
 
         def failed(reason: str) -> None:
+            self._routes.learn(tp, -1)
             self._scheduler.after(EVERY_MS, self._fetch, turn)
 
-        self._channel.request(request, answered, failed, TIMEOUT_MS, VERSION)
+        self._routes.to(tp).request(request, answered, failed, TIMEOUT_MS, VERSION)
 
     def _take(self, tp: TopicPartition, position: int, row: Any) -> None:
         if row.error_code:

@@ -10,7 +10,7 @@ from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import InitProducerIdRequest, ProduceRequest
 from kohort.records.batch import Record, build_batch
-from kohort.sim.client import Caller, Channel
+from kohort.sim.client import Caller
 
 if TYPE_CHECKING:
     from kohort.sim.world import World
@@ -39,7 +39,7 @@ class SimProducer(Caller):
             self._produce()
 
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        self._channel_to(None).request(request, answered, lambda _: self._again(self.start), TIMEOUT_MS)
+        self._channel.request(request, answered, lambda _: self._again(self.start), TIMEOUT_MS)
 
     def stop(self) -> None:
         """No new records; those on their way are still sent until acknowledged."""
@@ -48,13 +48,6 @@ class SimProducer(Caller):
     @property
     def idle(self) -> bool:
         return not self._in_flight
-
-    def _channel_to(self, tp: TopicPartition | None) -> Channel:
-        """To whoever leads it, or to any broker."""
-        return self._channel
-
-    def _not_led_there(self, tp: TopicPartition, leader_id: int) -> None:
-        """The broker that was asked does not lead it, or gave no answer; -1 where it does not say who does."""
 
     def _again(self, action: Any, *arguments: Any) -> None:
         self._scheduler.after(RETRY_MS, action, *arguments)
@@ -96,13 +89,13 @@ class SimProducer(Caller):
                 for i, value in enumerate(values):
                     self._world.trace.produced(tp, result.base_offset + i, value)
             elif code.retriable or code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._not_led_there(tp, result.current_leader.leader_id)
+                self._routes.learn(tp, result.current_leader.leader_id)
                 self._again(self._send, tp, data, values)
             else:
                 self._world.trace.fail(f"producer {self.name} got {code.name} for {tp}: {result.error_message}")
 
         def failed(_: str) -> None:
-            self._not_led_there(tp, -1)
+            self._routes.learn(tp, -1)
             self._again(self._send, tp, data, values)
 
-        self._channel_to(tp).request(request, answered, failed, TIMEOUT_MS, LAST_VERSION_WITH_NAMES)
+        self._routes.to(tp).request(request, answered, failed, TIMEOUT_MS, LAST_VERSION_WITH_NAMES)

@@ -43,18 +43,19 @@ class Result:
 
 
 def checkers_for(options: Options) -> tuple[type[Checker], ...]:
-    if options.brokers > 1:
-        return checkers.CLUSTER
+    several = options.brokers > 1
     if options.transactors:
-        return checkers.TRANSACTIONAL
+        return checkers.CLUSTER_TRANSACTIONAL if several else checkers.TRANSACTIONAL
     if options.queries:
         return checkers.SINK
-    return checkers.ALL if set(options.protocols) == {"classic"} else checkers.ANY_PROTOCOL
+    if set(options.protocols) == {"classic"}:
+        return checkers.CLUSTER if several else checkers.ALL
+    return checkers.CLUSTER_ANY_PROTOCOL if several else checkers.ANY_PROTOCOL
 
 
 def run_seed(seed: int, only: type[Checker] | None = None, **overrides: Any) -> Result:
     """One run in this process. A bug in the code under test that raises counts as a failure too."""
-    if only is None and not overrides.keys() & {"protocols", "transactors", "queries", "brokers"}:
+    if only is None and not overrides.keys() & {"protocols", "transactors", "queries"}:
         overrides = protocols_of(seed) | overrides
     options = Options.from_seed(seed, **overrides)
     began = time.process_time()

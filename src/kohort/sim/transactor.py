@@ -24,6 +24,7 @@ from kohort.protocol.messages import (
 from kohort.records.batch import Record, build_batch
 from kohort.sim.checkers.transactions import Txn
 from kohort.sim.client import Caller
+from kohort.sim.routes import Coordinator, Place
 
 if TYPE_CHECKING:
     from kohort.sim.world import World
@@ -99,10 +100,18 @@ class Life(Caller):
         self._steps: list[Step] = []
         self.over = False
         self.resting = False
+        self._group, self._coordinator = Coordinator(0, place.group_id), Coordinator(1, place.transactional_id)
 
     # What may go wrong with any request.
 
-    def _ask(self, request: Any, version: int, code_of: Callable[[Any], int], then: Callable[[Any], None]) -> None:
+    def _ask(
+        self,
+        place: Place,
+        request: Any,
+        version: int,
+        code_of: Callable[[Any], int],
+        then: Callable[[Any], None],
+    ) -> None:
         """Until there is an answer that says more than to ask again."""
         if self.over:
             return
@@ -112,8 +121,13 @@ class Life(Caller):
         if self._place.running and self._random.random() < DOUBLES and self is self._place.newest:
             self._scheduler.after(1, self._place.start)
 
-        def again(why: str = "") -> None:
-            self._scheduler.after(RETRY_MS, self._ask, request, version, code_of, then)
+        if isinstance(place, Coordinator) and not self._routes.is_known(place):
+            self._find(place, lambda: self._ask(place, request, version, code_of, then))
+            return
+
+        def again(why: str = "", leader_id: int = -1) -> None:
+            self._routes.learn(place, leader_id)
+            self._scheduler.after(RETRY_MS, self._ask, place, request, version, code_of, then)
 
         def answered(response: Any) -> None:
             if self.over:
@@ -123,18 +137,18 @@ class Life(Caller):
                 self._ledger.fenced(self.name, code)
                 self._end()
             elif code.retriable or code in _AGAIN:
-                again()
+                again(leader_id=_leader_in(response))
             elif code:
                 self._give_up(code)
             else:
                 then(response)
 
-        self._channel.request(request, answered, again, TIMEOUT_MS, version)
+        self._routes.to(place).request(request, answered, again, TIMEOUT_MS, version)
 
     def _end(self, *, vanishes: bool = False) -> None:
         self.over = True
         if vanishes:
-            self._channel.vanish()
+            self._routes.vanish()
         self._place.ended(self)
 
     def _give_up(self, code: ErrorCode) -> None:
@@ -148,12 +162,15 @@ class Life(Caller):
     # The beginning.
 
     def begin(self) -> None:
-        request = FindCoordinatorRequest(key_type=1, coordinator_keys=[self._place.transactional_id])
-        self._ask(request, 4, lambda r: r.coordinators[0].error_code, lambda _: self._find_the_group())
+        self._find(self._coordinator, lambda: self._find(self._group, self._init))
 
-    def _find_the_group(self) -> None:
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self._place.group_id])
-        self._ask(request, 4, lambda r: r.coordinators[0].error_code, lambda _: self._init())
+    def _find(self, place: Coordinator, then: Step) -> None:
+        def found(response: Any) -> None:
+            self._routes.learn(place, response.coordinators[0].node_id)
+            then()
+
+        request = FindCoordinatorRequest(key_type=place.key_type, coordinator_keys=[place.key])
+        self._ask(None, request, 4, lambda r: r.coordinators[0].error_code, found)
 
     def _init(self) -> None:
         request = InitProducerIdRequest(
@@ -162,7 +179,7 @@ class Life(Caller):
             producer_id=-1,
             producer_epoch=-1,
         )
-        self._ask(request, 4, lambda r: r.error_code, self._inited)
+        self._ask(self._coordinator, request, 4, lambda r: r.error_code, self._inited)
 
     def _inited(self, response: Any) -> None:
         self._id, self._epoch = response.producer_id, response.producer_epoch
@@ -221,7 +238,7 @@ class Life(Caller):
                 kind.AddPartitionsToTxnTopic(name=tp.topic, partitions=[tp.partition]) for tp in partitions
             ],
         )
-        self._ask(request, 3, _added_code, self._step)
+        self._ask(self._coordinator, request, 3, _added_code, self._step)
 
     def _produce_step(self, txn: Txn, tp: TopicPartition, values: list[bytes]) -> Step:
         return lambda: self._produce(txn, tp, values)
@@ -248,7 +265,7 @@ class Life(Caller):
             self._step()
 
         version = 12 if self._tv >= 2 else 11
-        self._ask(request, version, lambda r: r.responses[0].partition_responses[0].error_code, written)
+        self._ask(tp, request, version, lambda r: r.responses[0].partition_responses[0].error_code, written)
 
     def _add_offsets(self) -> None:
         request = AddOffsetsToTxnRequest(
@@ -257,7 +274,7 @@ class Life(Caller):
             producer_epoch=self._epoch,
             group_id=self._place.group_id,
         )
-        self._ask(request, 3, lambda r: r.error_code, self._step)
+        self._ask(self._coordinator, request, 3, lambda r: r.error_code, self._step)
 
     def _commit_offset(self, offset: int) -> None:
         kind, tp = TxnOffsetCommitRequest, self._world.transactional_partitions()[0]
@@ -270,7 +287,7 @@ class Life(Caller):
             topics=[kind.TxnOffsetCommitRequestTopic(name=tp.topic, partitions=[row])],
         )
         version = 5 if self._tv >= 2 else 3
-        self._ask(request, version, lambda r: r.topics[0].partitions[0].error_code, self._step)
+        self._ask(self._group, request, version, lambda r: r.topics[0].partitions[0].error_code, self._step)
 
     def _finish(self, txn: Txn, commit: bool, then: Step) -> None:
         request = EndTxnRequest(
@@ -290,7 +307,13 @@ class Life(Caller):
                 self._ledger.begun(self._place.transactional_id, self._id, self._epoch)
             then()
 
-        self._ask(request, 5 if self._tv >= 2 else 4, lambda r: r.error_code, ended)
+        self._ask(self._coordinator, request, 5 if self._tv >= 2 else 4, lambda r: r.error_code, ended)
+
+
+def _leader_in(response: Any) -> int:
+    """Who leads instead, where a Produce is told (KIP-951)."""
+    rows = response.responses[0].partition_responses if hasattr(response, "responses") else []
+    return int(rows[0].current_leader.leader_id) if rows else -1
 
 
 def _added_code(response: Any) -> int:

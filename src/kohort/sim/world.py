@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from kohort.client.types import TopicPartition
+from kohort.coordinator.group import Group
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.protocol.errors import ErrorCode
 from kohort.sim.administrator import Administrator
@@ -19,6 +20,7 @@ from kohort.sim.nemesis import Nemesis
 from kohort.sim.network import BROKER, Network
 from kohort.sim.options import OFFSETS_PARTITIONS, Options
 from kohort.sim.producer import SimProducer
+from kohort.sim.routes import OneRoute
 from kohort.sim.scheduler import Scheduler
 from kohort.sim.sink import DECISIONS, OUTPUT, Query
 from kohort.sim.trace import Checker, CheckFailed, CommitAttempt, Trace
@@ -151,7 +153,7 @@ class World:
         for index in range(options.spare_topics):
             self._create_topic(f"x{index}", 2, self.spares)
         self.slots = self._make_slots()
-        self.producers = [self._make_producer(f"p{index}") for index in range(options.producers)]
+        self.producers = [SimProducer(self, f"p{index}") for index in range(options.producers)]
         self.loners = [SimLoner(self, f"l{index}", f"s{index}") for index in range(options.loners)]
         self.administrator = Administrator(self, "a0")
         self._transactional: dict[str, int] = {}
@@ -174,8 +176,9 @@ class World:
     def bootstrap_servers(self) -> str:
         return ",".join(f"{name}:{PORT}" for name in self.network.acceptors)
 
-    def _make_producer(self, name: str) -> SimProducer:
-        return SimProducer(self, name)
+    def routes_for(self, name: str, random: Random) -> OneRoute:
+        """Of a client, to whomever it asks."""
+        return OneRoute(self, name)
 
     def _make_nemesis(self) -> Nemesis:
         return Nemesis(self)
@@ -293,6 +296,10 @@ class World:
         return [member for member in alive if self.is_readable(member.group_id)]
 
     # Commits, seen from outside.
+
+    def group_now(self, group_id: str) -> Group | None:
+        core = self.broker.core
+        return None if core is None else core.coordinator.group(group_id)
 
     def commit_attempt(
         self, member: SimMember | SimLoner, request: Any, *, of_a_consumer: bool = True

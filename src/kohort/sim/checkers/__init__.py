@@ -49,7 +49,11 @@ CLUSTER: tuple[type[Checker], ...] = (
 """For worlds with several brokers: what was acknowledged by any of them is what whoever leads has."""
 ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Fenced, *(one for one in ALL if one is not Ownership))
 """For worlds with groups of the consumer protocol, whose members are in different epochs at once."""
+CLUSTER_ANY_PROTOCOL: tuple[type[Checker], ...] = (Epochs, Fenced, *(one for one in CLUSTER if one is not Ownership))
+"""The same with groups of the consumer protocol."""
 TRANSACTIONAL: tuple[type[Checker], ...] = (Transactions, Processing, RecordDurability)
 """For worlds with transactions."""
 SINK: tuple[type[Checker], ...] = (SinkOutput, RecordDurability)
 """For worlds with Spark's queries."""
+CLUSTER_TRANSACTIONAL: tuple[type[Checker], ...] = (Leaders, *TRANSACTIONAL)
+"""For worlds with transactions whose coordinators, leaders and markers are of several brokers."""

@@ -33,8 +33,7 @@ class Epochs(Checker):
             self._owners[member.group_id, tp] = member
 
     def _both_belong(self, member: SimMember, other: SimMember) -> bool:
-        core = self._world.broker.core
-        group = core.coordinator.group(member.group_id) if core is not None else None
+        group = self._world.group_now(member.group_id)
         known = group.members if group is not None else {}
         if isinstance(group, ClassicGroup) and other.member.generation.generation_id != group.generation:
             return False

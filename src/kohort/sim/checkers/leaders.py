@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kohort.client.types import TopicPartition
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from kohort.coordinator.coordinator import Coordinator
     from kohort.sim.world import World
 
-OF_ONE_GROUP = (HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, OffsetCommitRequest, SyncGroupRequest)
+OF_ONE_GROUP = (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
 
 
 class Leaders(Checker):
@@ -59,7 +66,7 @@ class Leaders(Checker):
         for node in world.nodes:
             if not node.is_settled:
                 self.fail(f"{node.name} is no member of the cluster, or does not serve all that it is to lead")
-        for tp in [*world.partitions(), *(TopicPartition(OFFSETS_TOPIC, i) for i in range(OFFSETS_PARTITIONS))]:
+        for tp in world.partitions_led():
             world.leader(tp)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode
-from kohort.records.batch import iter_batches, read_records
+from kohort.records.batch import read_records
+from kohort.sim.reading import batches
 from kohort.sim.trace import Checker
 
 _COMMIT = b"\x00\x01"
@@ -159,20 +160,17 @@ def committed_values(log: Any) -> _Found:
     found = _Found()
     waiting: dict[int, dict[int, bytes]] = {}
     epochs: dict[int, int] = {}
-    for view in log.read(log.start_offset, 1 << 40) if log.end_offset > log.start_offset else []:
-        for pos, header in iter_batches(view):
-            if header.producer_epoch < epochs.get(header.producer_id, -1):
-                found.late = (
-                    f"producer {header.producer_id} wrote in its epoch {header.producer_epoch} after a later one"
-                )
-            epochs[header.producer_id] = max(epochs.get(header.producer_id, -1), header.producer_epoch)
-            records = read_records(view, pos, header)
-            if not header.is_control:
-                rows = {record.offset: bytes(record.value or b"") for record in records}
-                waiting.setdefault(header.producer_id, {}).update(rows)
-                continue
-            ended, key = waiting.pop(header.producer_id, {}), records[0].key
-            if key is not None and bytes(key[2:4]) == _COMMIT:
-                found.values |= ended
+    for view, pos, header in batches(log):
+        if header.producer_epoch < epochs.get(header.producer_id, -1):
+            found.late = f"producer {header.producer_id} wrote in its epoch {header.producer_epoch} after a later one"
+        epochs[header.producer_id] = max(epochs.get(header.producer_id, -1), header.producer_epoch)
+        records = read_records(view, pos, header)
+        if not header.is_control:
+            rows = {record.offset: bytes(record.value or b"") for record in records}
+            waiting.setdefault(header.producer_id, {}).update(rows)
+            continue
+        ended, key = waiting.pop(header.producer_id, {}), records[0].key
+        if key is not None and bytes(key[2:4]) == _COMMIT:
+            found.values |= ended
     found.hanging = list(waiting)
     return found
