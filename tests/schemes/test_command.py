@@ -32,3 +32,14 @@ def test_wrong_sizes_are_refused_in_one_sentence(capsys):
     for text in ("", "x", "1", "3,,4"):
         assert run(["schemes", "--members", text]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_groups_on_several_coordinators(capsys):
+    assert run(["schemes", "--groups", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines[2:6]] == [
+        "server coordinator",
+        "server coordinator, divided",
+        "today",
+        "next",
+    ]

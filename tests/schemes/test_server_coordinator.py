@@ -1,5 +1,6 @@
 """The coordinator that watches ZooKeeper: nobody starts before all have stopped, and another takes over."""
 
+from kohort.schemes.divided import lose_one
 from kohort.schemes.scheme import SESSION_TIMEOUT_MS
 from kohort.schemes.server_coordinator import ServerCoordinator
 
@@ -73,3 +74,14 @@ def test_coordinators_follow_one_another_until_none_is_left():
     group.join("c")
     later(group, 60_000)
     assert read(group, "a", "b", "c") == [[0, 1, 2], [3, 4, 5], []], "they read on, but nobody coordinates"
+
+
+def test_groups_are_divided_and_a_broker_that_dies_takes_only_its_own_along():
+    undivided, divided, today, following = lose_one(9, SEED)
+    assert (undivided.coordinators, undivided.its_own, undivided.rebalanced) == (1, 9, 9)
+    assert (divided.coordinators, divided.its_own, divided.rebalanced, divided.others_rebalanced) == (3, 3, 3, 0)
+    assert divided.coordinated_after_ms >= SESSION_TIMEOUT_MS - 1_000
+    for real in (today, following):
+        assert real.coordinators > 1 and real.its_own < 9
+        assert (real.rebalanced, real.others_rebalanced) == (0, 0), "another reads what the one that died has stored"
+        assert real.coordinated_after_ms <= SESSION_TIMEOUT_MS + 2_000

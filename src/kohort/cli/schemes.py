@@ -12,6 +12,7 @@ from kohort.cli.failures import WrongInput
 from kohort.cli.output import JsonOption, print_json, print_table
 from kohort.cli.style import command, new_app
 from kohort.schemes.compare import ALL_JOIN, CUT, CUT_MS, JOIN, LAG, SCHEMES, WINDOW_MS, Outcome, compare
+from kohort.schemes.divided import MEMBERS, Loss, lose_one
 from kohort.schemes.zookeeper import SYNC_LIMIT_MS
 
 app = new_app()
@@ -28,6 +29,10 @@ def schemes(
         int, typer.Option(help="How long a ZooKeeper follower falls behind.", min=0, max=SYNC_LIMIT_MS)
     ] = SYNC_LIMIT_MS,
     by_change: Annotated[bool, typer.Option("--by-change", help="Print a row for every change instead.")] = False,
+    groups: Annotated[
+        int | None,
+        typer.Option(help="Print instead what happens to so many groups on three brokers, one of which dies.", min=1),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare the four ways in which Kafka has coordinated groups: herd effect and split brain, measured.
@@ -38,6 +43,9 @@ def schemes(
     same seed always gives the same figures.
     """
     logging.disable(logging.CRITICAL)
+    if groups is not None:
+        _print_losses(list(lose_one(groups, seed)), as_json)
+        return
     outcomes = list(compare(_sizes(members), seed, lag_ms))
     if as_json:
         print_json([outcome.to_dict() for outcome in outcomes])
@@ -45,6 +53,17 @@ def schemes(
         _print_changes(outcomes)
     else:
         _print_comparison(outcomes, lag_ms)
+
+
+def _print_losses(losses: list[Loss], as_json: bool) -> None:
+    if as_json:
+        print_json([loss.to_dict() for loss in losses])
+        return
+    print(f"{losses[0].groups} groups of {MEMBERS} on three brokers, one of which dies:")
+    columns = ("coordinators", "its-own-groups", "groups-that-rebalance", "of-others", "coordinated-after-ms")
+    rows = ((o.coordinators, o.its_own, o.rebalanced, o.others_rebalanced, o.coordinated_after_ms) for o in losses)
+    print_table(("scheme", *columns), ((loss.scheme, *row) for loss, row in zip(losses, rows, strict=True)))
+    print("of-others are those that another broker coordinates, which has not died.")
 
 
 def _sizes(text: str) -> tuple[int, ...]:

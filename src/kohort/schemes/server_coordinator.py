@@ -1,34 +1,39 @@
-"""Scheme two: one broker watches ZooKeeper for the whole group, assigns, and tells the consumers to stop and to start.
+"""Scheme two: a broker watches ZooKeeper for a group, assigns, and tells the consumers to stop and to start.
 
 Drafted for Kafka between 0.8 and 0.9, never released. A consumer puts itself into ZooKeeper and watches nothing; the
 coordinator, elected among the brokers, first has everybody stop and then hands out the shares, so that there is one
-view of the group. Whom ZooKeeper has and who does not answer is waited for: ZooKeeper decides who is alive.
+view of the group. Whom ZooKeeper has and who does not answer is waited for: ZooKeeper decides who is alive. Groups are
+divided into subsets, each with a coordinator of its own: another broker, while there are enough of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from kohort.schemes.line import MAX_DELAY_MS, Line
-from kohort.schemes.meter import View
+from kohort.schemes.meter import Meter, View
 from kohort.schemes.on_zookeeper import OnZooKeeper, Participant
 from kohort.schemes.process import Steps
-from kohort.schemes.registry import BROKERS, COORDINATOR, EPOCH, IDS, LAGGING, TOPIC_PATH, range_shares
-from kohort.schemes.scheme import COMMIT_EVERY_MS, TOPIC
+from kohort.schemes.registry import BROKERS, LAGGING, TOPIC_PATH, coordinator_of, epoch_of, ids_of, range_shares
+from kohort.schemes.scheme import COMMIT_EVERY_MS, GROUP, TOPIC
 from kohort.schemes.znodes import NodeExists, NoNode
 
 GONE_PATIENCE_MS = 1_000
 """How long a consumer that ZooKeeper has given up may take to confirm that it has stopped."""
+OTHERS_WAIT_MS = 50
+"""Of several subsets each broker first stands for its own."""
 ROUNDS_A_TERM = 1_000_000
 """A coordinator begins so far above its predecessor, whose commands are thereby all older than its own."""
 
 
 class ObedientConsumer(Participant):
-    def __init__(self, world: ServerCoordinator, name: str, server: int) -> None:
+    def __init__(self, world: ServerCoordinator, name: str, server: int, group: str) -> None:
         super().__init__(world.scheduler, world.ensemble, server)
         self.name = name
+        self.group = group
+        self._meter = world.meters[group]
         self.down = Line(world.scheduler, world.random)
         self.up = Line(world.scheduler, world.random)
         self._world = world
@@ -37,10 +42,10 @@ class ObedientConsumer(Participant):
         self._run(self._auto_commit())
 
     def _register(self) -> Steps:
-        yield self._zk.create_ephemeral(f"{IDS}/{self.name}", TOPIC)
+        yield self._zk.create_ephemeral(f"{ids_of(self.group)}/{self.name}", TOPIC)
 
     def _session_expired(self) -> None:
-        self._world.meter.stops(self.name)
+        self._meter.stops(self.name)
         self._run(self._register())
 
     # Commands.
@@ -48,18 +53,18 @@ class ObedientConsumer(Participant):
     def stop(self, epoch: int, confirm: Callable[[str, int], None]) -> None:
         if epoch > self._epoch:
             self._epoch = epoch
-            self._world.meter.stops(self.name)
+            self._meter.stops(self.name)
             self.up.send(confirm, self.name, epoch)
 
     def start(self, epoch: int, partitions: tuple[int, ...], view: View) -> None:
         """Ask a broker for the committed offsets, then read on from them."""
-        self._world.meter.tally.requests += 1
+        self._meter.tally.requests += 1
         round_trip_ms = self._world.random.randint(2, 2 * MAX_DELAY_MS)
         self._world.scheduler.after(round_trip_ms, self._read, epoch, partitions, view)
 
     def _read(self, epoch: int, partitions: tuple[int, ...], view: View) -> None:
         if epoch == self._epoch and not self.down.closed:
-            self._world.meter.reads(self.name, partitions, view)
+            self._meter.reads(self.name, partitions, view)
 
     # The end, and faults.
 
@@ -81,9 +86,9 @@ class ObedientConsumer(Participant):
         while True:
             yield COMMIT_EVERY_MS
             if self._world.flowing:
-                for partition in sorted(self._world.meter.read_by(self.name)):
-                    if self._world.owner_of(partition) != self.name:
-                        self._world.meter.tally.stale_commits += 1
+                for partition in sorted(self._meter.read_by(self.name)):
+                    if self._world.owner_of(partition, self.group) != self.name:
+                        self._meter.tally.stale_commits += 1
 
 
 class Confirmations:
@@ -112,51 +117,33 @@ class Confirmations:
             answered(None, None)
 
 
-class CoordinatingBroker(Participant):
-    """A candidate; one of them is elected by being the first to create the coordinator's znode."""
+class Rounds:
+    """The rebalances of one group, by the broker that coordinates it."""
 
-    def __init__(self, world: ServerCoordinator, index: int) -> None:
-        super().__init__(world.scheduler, world.ensemble, LAGGING)
-        self.index = index
-        self.leads = False
+    def __init__(self, broker: CoordinatingBroker, group: str, epoch: int) -> None:
+        self._world = broker.world
+        self._zk = broker.zk
+        self._meter = broker.world.meters[group]
+        self._ids = ids_of(group)
         self.owners: dict[int, str] = {}
-        self._world = world
         self._connected: dict[str, ObedientConsumer] = {}
-        self._epoch = 0  # rises from round to round, and from one coordinator to the next
+        self._epoch = epoch  # rises from round to round, and from one coordinator to the next
         self._triggered = False
         self._rebalancing = False
         self._stopping: Confirmations | None = None
-        self._run(self._campaign())
 
-    def _campaign(self) -> Steps:
-        while not self.leads:
-            try:
-                yield self._zk.create_ephemeral(COORDINATOR, str(self.index))
-                self.leads = True
-            except NodeExists:
-                if (yield self._zk.exists(COORDINATOR, watch=True)):
-                    return
-        try:
-            self._epoch = int((yield self._zk.get(EPOCH))) + ROUNDS_A_TERM
-        except NoNode:
-            pass
-        yield self._zk.set(EPOCH, str(self._epoch))
-        yield self._zk.children(IDS, watch=True)
+    def begin(self) -> Steps:
+        yield self._zk.children(self._ids, watch=True)
         yield self._zk.get(TOPIC_PATH, watch=True)
         yield from self._rebalance_until_calm()
 
-    def _watch_fired(self, path: str) -> None:
-        self._run(self._campaign() if path == COORDINATOR else self._heed(path))
-
-    def _heed(self, path: str) -> Steps:
+    def heed(self, path: str) -> Steps:
         yield self._zk.get(path, watch=True) if path == TOPIC_PATH else self._zk.children(path, watch=True)
         self._triggered = True
         if self._stopping is not None:
             self._stopping.give_up(set(self._connected))
         if not self._rebalancing:
             yield from self._rebalance_until_calm()
-
-    # Rebalancing.
 
     def _rebalance_until_calm(self) -> Steps:
         self._rebalancing = self._triggered = True
@@ -169,10 +156,10 @@ class CoordinatingBroker(Participant):
         self._rebalancing = False
 
     def _rebalance(self) -> Steps:
-        members = yield self._zk.children(IDS)
+        members = yield self._zk.children(self._ids)
         for name in members:
             if name not in self._connected:
-                yield self._zk.get(f"{IDS}/{name}")
+                yield self._zk.get(f"{self._ids}/{name}")
                 if (consumer := self._world.consumers.get(name)) is not None:
                     self._connected[name] = consumer
         partitions = int((yield self._zk.get(TOPIC_PATH)))
@@ -187,7 +174,7 @@ class CoordinatingBroker(Participant):
         gone = set(self._connected) - members
         self._stopping = Confirmations(set(reachable), epoch)
         for consumer in reachable.values():
-            self._world.meter.tally.requests += 1
+            self._meter.tally.requests += 1
             consumer.down.send(consumer.stop, epoch, self._stopping.confirm)
         self._world.scheduler.after(GONE_PATIENCE_MS, self._stopping.give_up, gone)
         yield self._stopping
@@ -200,29 +187,98 @@ class CoordinatingBroker(Participant):
         view = View(frozenset(members), epoch)
         for name, share in shares.items():
             if name in self._connected:
-                self._world.meter.tally.requests += 1
+                self._meter.tally.requests += 1
                 self._connected[name].down.send(self._connected[name].start, epoch, share, view)
+
+
+class CoordinatingBroker(Participant):
+    """A candidate for every subset; of each one is elected by being the first to create the coordinator's znode."""
+
+    def __init__(self, world: ServerCoordinator, index: int) -> None:
+        super().__init__(world.scheduler, world.ensemble, LAGGING)
+        self.index = index
+        self.leads: set[int] = set()  # subsets
+        self.rounds: dict[str, Rounds] = {}  # of the groups in them
+        self.world = world
+        self.zk = self._zk
+        for subset in range(world.subsets):
+            self._run(self._stand_for(subset))
+
+    def _stand_for(self, subset: int) -> Steps:
+        if self.world.subsets > 1 and subset != self.index:
+            yield OTHERS_WAIT_MS
+        yield from self._campaign(subset)
+
+    def _campaign(self, subset: int) -> Steps:
+        while subset not in self.leads:
+            try:
+                yield self._zk.create_ephemeral(coordinator_of(subset), str(self.index))
+                self.leads.add(subset)
+            except NodeExists:
+                if (yield self._zk.exists(coordinator_of(subset), watch=True)):
+                    return
+        epoch = 0
+        try:
+            epoch = int((yield self._zk.get(epoch_of(subset)))) + ROUNDS_A_TERM
+        except NoNode:
+            pass
+        yield self._zk.set(epoch_of(subset), str(epoch))
+        mine = {group: Rounds(self, group, epoch) for group in self.world.groups_of(subset)}
+        self.rounds |= mine
+        for rounds in mine.values():
+            self._run(rounds.begin())
+
+    def _watch_fired(self, path: str) -> None:
+        for subset in range(self.world.subsets):
+            if path == coordinator_of(subset):
+                self._run(self._campaign(subset))
+        for group, rounds in self.rounds.items():
+            if path in (TOPIC_PATH, ids_of(group)):
+                self._run(rounds.heed(path))
 
     def _die(self) -> None:
         super()._die()
-        self.leads = False
+        self.leads.clear()
+        self.rounds.clear()
 
 
 class ServerCoordinator(OnZooKeeper[ObedientConsumer]):
     """With three brokers on the ZooKeeper server that may fall behind."""
 
-    def __init__(self, seed: int, partitions: int) -> None:
+    def __init__(self, seed: int, partitions: int, groups: Sequence[str] = (GROUP,), subsets: int = 1) -> None:
         super().__init__(Random(f"{seed} server coordinator"))
+        self.groups, self.subsets = list(groups), subsets
+        self.meters = {group: Meter(self.scheduler) for group in groups} | {GROUP: self.meter}
         self.grow(partitions)
         self.scheduler.run(100)
         self._brokers = [CoordinatingBroker(self, index) for index in range(BROKERS)]
         self.scheduler.run(200)
 
+    def groups_of(self, subset: int) -> list[str]:
+        return self.groups[subset :: self.subsets]
+
+    def grow(self, partitions: int) -> None:
+        super().grow(partitions)
+        for meter in self.meters.values():
+            if meter is not self.meter:
+                meter.topic_has(partitions)
+
     def _new_consumer(self, name: str, server: int) -> ObedientConsumer:
-        return ObedientConsumer(self, name, server)
+        return ObedientConsumer(self, name, server, GROUP)
 
-    def owner_of(self, partition: int) -> str | None:
-        return next((broker.owners.get(partition) for broker in self._brokers if broker.leads), None)
+    def join_group(self, name: str, group: str) -> None:
+        """Of several."""
+        self.consumers[name] = ObedientConsumer(self, name, len(self.consumers), group)
+        self.meters[group].joined(name)
 
-    def lose_broker(self) -> None:
-        next(broker for broker in self._brokers if broker.leads).crash()
+    def coordinator(self, group: str = GROUP) -> CoordinatingBroker | None:
+        return next((broker for broker in self._brokers if group in broker.rounds), None)
+
+    def owner_of(self, partition: int, group: str = GROUP) -> str | None:
+        broker = self.coordinator(group)
+        return None if broker is None else broker.rounds[group].owners.get(partition)
+
+    def lose_broker(self, group: str = GROUP) -> None:
+        broker = self.coordinator(group)
+        assert broker is not None
+        broker.crash()

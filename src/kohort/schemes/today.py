@@ -1,11 +1,11 @@
-"""Scheme three, today's: the real broker core, coordinator and member code, in the simulator's world without faults.
+"""Scheme three, today's: the real broker core, coordinator and member code, in the simulator's world of three brokers.
 
-Nothing is modelled here; the members only count what they send, and an observer tells the meter what they read.
+Nothing is modelled here, and nothing goes wrong but what the script does; the members only count what they send, and an
+observer tells the meter what they read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from kohort.client.effects import Connect, Transmit
@@ -26,13 +26,15 @@ from kohort.protocol.messages import (
 )
 from kohort.schemes.line import MAX_DELAY_MS
 from kohort.schemes.meter import Meter, Tally, View
+from kohort.schemes.registry import BROKERS
 from kohort.schemes.scheme import GROUP, SESSION_TIMEOUT_MS, TOPIC
+from kohort.sim.cluster_world import ClusterWorld
 from kohort.sim.member import SimMember
 from kohort.sim.options import Options
 from kohort.sim.producer import SimProducer
 from kohort.sim.trace import Checker
-from kohort.sim.world import World
 
+STORE_DELAY_MS = 2
 OPTIONS = Options(
     groups=1,
     members=0,
@@ -43,6 +45,9 @@ OPTIONS = Options(
     session_timeout_ms=SESSION_TIMEOUT_MS,
     max_poll_interval_ms=300_000,
     max_delay_ms=MAX_DELAY_MS,
+    brokers=BROKERS,
+    broker_session_timeout_ms=SESSION_TIMEOUT_MS,
+    store_delay_ms=STORE_DELAY_MS,
 )
 COORDINATION = (FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, LeaveGroupRequest, OffsetFetchRequest)
 FETCH_WAIT_MS = 1_000
@@ -84,7 +89,7 @@ class Observer(Checker):
         return bool(response.error_code == ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-class TodayWorld(World):
+class TodayWorld(ClusterWorld):
     """The simulator's world, with one topic and members that come when they are called."""
 
     def __init__(self, seed: int, partitions: int, observer: Observer) -> None:
@@ -97,15 +102,10 @@ class TodayWorld(World):
         return frozenset(member.client_id for member in self.group().members.values())
 
     def group(self) -> Any:
-        groups: Mapping[str, Any] = self.broker.core.coordinator.groups  # type: ignore[union-attr]
-        return groups[GROUP]
+        return self.group_now(GROUP)
 
     def grow(self, partitions: int) -> None:
-        core = self.broker.core
-        assert core is not None
-        core.topics.now_ms = self.scheduler.now_ms
-        core.topics.grow(core.topics.by_name[TOPIC], partitions)
-        core.topic_grew(TOPIC, self.scheduler.now_ms)
+        self.administrator.grow(TOPIC, partitions)
         self.topics[TOPIC] = partitions
 
 
@@ -167,9 +167,7 @@ class Today:
         self.meter.topic_has(partitions)
 
     def lose_broker(self) -> None:
-        """There is one, so it comes back, after the time in which another would have taken over."""
-        self._world.broker.crash(power_loss=False)
-        self.scheduler.after(SESSION_TIMEOUT_MS, self._world.broker.start)
+        self._world.coordinator_of(GROUP).kill()
 
     def fall_behind(self, lag_ms: int) -> None:
         """There is no second copy of the group that anybody could read."""
