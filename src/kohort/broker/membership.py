@@ -260,8 +260,10 @@ class Membership:
     def _ask_for(self, version: int) -> None:
         assert self._proposing is not None
         proposal, _, changes, nonce = self._proposing
+        begins = isinstance(proposal, Register)
         self.ask(
-            lambda: meta_log.propose(self.engine, version, changes, nonce), partial(self._proposed, proposal, version)
+            lambda: meta_log.propose(self.engine, version, changes, nonce, begins=begins),
+            partial(self._proposed, proposal, version),
         )
 
     def _proposed(self, proposal: Proposal, version: int, is_ours: bool, error: Exception | None, now_ms: int) -> None:

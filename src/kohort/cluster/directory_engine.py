@@ -8,6 +8,7 @@ it was built (_create.c), so that a busy interpreter does not come between them.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from collections.abc import Callable
 from functools import cache
@@ -21,6 +22,16 @@ _TAKEN = -1
 
 Create = Callable[[str, str, str, bytes], bool]
 """(path aside, path, folder, data) -> whether the name was free. On disk in any case; OSError where it may not be."""
+_FULL = "; make room there, and the brokers go on by themselves"
+_CLOSED = "; give this user the right to read, write and delete there, and the brokers go on by themselves"
+_WHAT_TO_DO = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _CLOSED,
+    errno.EPERM: _CLOSED,
+    errno.EROFS: "; mount it writable, and the brokers go on by themselves",
+    errno.EIO: "; look after the disk, and the brokers go on by themselves",
+}
 
 
 class DirectoryEngine(Engine):
@@ -50,7 +61,7 @@ class DirectoryEngine(Engine):
             self._make(parent)
             is_new = self._create(aside, f"{self.root}/{name}", f"{self.root}/{parent}", data)
         except OSError as error:
-            raise EngineError(f"cannot write {name} in {self.root}: {error.strerror or error}") from None
+            raise self._failed("write", name, error) from None
         if not is_new:
             raise Exists(name)
 
@@ -72,7 +83,7 @@ class DirectoryEngine(Engine):
         except FileNotFoundError:
             raise Missing(name) from None
         except OSError as error:
-            raise EngineError(f"cannot read {name} in {self.root}: {error.strerror or error}") from None
+            raise self._failed("read", name, error) from None
 
     def get_range(self, name: str, position: int, size: int) -> bytes:
         try:
@@ -86,7 +97,7 @@ class DirectoryEngine(Engine):
         except FileNotFoundError:
             raise Missing(name) from None
         except OSError as error:
-            raise EngineError(f"cannot read {name} in {self.root}: {error.strerror or error}") from None
+            raise self._failed("read", name, error) from None
 
     def list(self, prefix: str) -> list[str]:
         try:
@@ -94,7 +105,7 @@ class DirectoryEngine(Engine):
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise EngineError(f"cannot list {prefix} in {self.root}: {error.strerror or error}") from None
+            raise self._failed("list", prefix, error) from None
 
     def delete(self, name: str) -> None:
         try:
@@ -102,7 +113,11 @@ class DirectoryEngine(Engine):
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise EngineError(f"cannot delete {name} in {self.root}: {error.strerror or error}") from None
+            raise self._failed("delete", name, error) from None
+
+    def _failed(self, verb: str, name: str, error: OSError) -> EngineError:
+        what = _WHAT_TO_DO.get(error.errno or 0, "")
+        return EngineError(f"cannot {verb} {name} in {self.root}: {error.strerror or error}{what}")
 
 
 @cache

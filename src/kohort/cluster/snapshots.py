@@ -55,7 +55,7 @@ def encode_state(state: ClusterState) -> bytes:
 
 
 def decode_state(name: str, data: bytes) -> ClusterState:
-    document = _document(name, data)
+    document = _document(name, data, "delete it, the meta log has all that it says")
     state = ClusterState()
     state.version, state.cluster_id = document["version"], document["cluster_id"]
     for row in document["brokers"]:
@@ -77,12 +77,14 @@ def _partition(row: dict[str, Any]) -> PartitionState:
     return PartitionState(**row | {"sources": [Source(*source) for source in row["sources"]]})
 
 
-def _document(name: str, data: bytes) -> dict[str, Any]:
+def _document(
+    name: str, data: bytes, advice: str = "restore it from a copy of the store; nothing else is lost"
+) -> dict[str, Any]:
     try:
         document = json.loads(data)
         found = document["format"]
     except (ValueError, KeyError, TypeError):
-        raise Damaged(f"{name} is damaged: restore it from a copy of the store; nothing else is lost") from None
+        raise Damaged(f"{name} is damaged: {advice}") from None
     if found != FORMAT:
         raise Damaged(
             f"{name} has format {found}, this version of kohort reads {FORMAT}: use the version that wrote it"

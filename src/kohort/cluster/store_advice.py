@@ -16,9 +16,10 @@ _PLACES = {
 }
 _BOX = {"s3": "bucket", "gs": "bucket", "az": "container"}
 
-NO_ACCOUNT, NO_BOX, ELSEWHERE, NOBODY, REFUSED, UNCONDITIONAL, INSECURE, UNREACHABLE, NO_NAME = range(9)
+NO_ACCOUNT, NO_BOX, ELSEWHERE, NOBODY, REFUSED, UNCONDITIONAL, INSECURE, UNREACHABLE, NO_NAME, FULL = range(10)
 _SIGNS: Sequence[tuple[int, Sequence[str]]] = (
     (NO_NAME, ("unable to recognise url",)),
+    (FULL, ("storagefull", "quotaexceeded", "insufficient storage", "507 insufficient", "no space left")),
     (NO_ACCOUNT, ("account must be specified",)),
     (NO_BOX, ("nosuchbucket", "containernotfound", "the specified bucket does not exist", "bucket does not exist")),
     (
@@ -72,6 +73,7 @@ def _sentences(kind: str, url: str) -> Mapping[int, str]:
     box = _BOX.get(kind, "bucket")
     credentials, place = _CREDENTIALS.get(kind, "its credentials"), _PLACES.get(kind, "its address")
     return {
+        FULL: f"the {box} is full, or its quota is used up: make room in it, and the brokers go on by themselves",
         NO_NAME: f"name the {box}, as in {url.partition('://')[0]}://{box}/prefix",
         NO_ACCOUNT: f"whose account it is must be known: set {credentials}",
         NO_BOX: f"there is no such {box}: create it, or mend the name",
