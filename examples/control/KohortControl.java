@@ -6,6 +6,9 @@
 //       kohort.waitStable("billing", 2);
 //       kohort.advance(45);                         // sessions expire without waiting
 //   }
+//   try (var kohort = KohortControl.startCluster(3)) {   // several brokers
+//       kohort.kill(kohort.coordinatorOf("billing"));
+//   }
 //
 // Answers are JSON text: read them with the library that your tests have. `java KohortControl.java` tries it.
 
@@ -48,6 +51,13 @@ public final class KohortControl implements AutoCloseable {
         return new KohortControl(process, control.replace("kohort control on ", ""), listening.replace("kohort listening on ", ""));
     }
 
+    /** Several brokers of one cluster, in one process. */
+    public static KohortControl startCluster(int brokers, String... options) throws IOException {
+        List<String> words = new ArrayList<>(List.of("--brokers", "" + brokers));
+        words.addAll(List.of(options));
+        return start(words.toArray(new String[0]));
+    }
+
     public String bootstrapServers() { return bootstrapServers; }
 
     public String createTopic(String name, int partitions) throws IOException, InterruptedException {
@@ -68,6 +78,36 @@ public final class KohortControl implements AutoCloseable {
         return post("/clock/advance", "{\"seconds\": " + seconds + "}");
     }
     public String restart() throws IOException, InterruptedException { return post("/broker/restart", "{}"); }
+
+    // Of several brokers; each is named by its node id.
+
+    public int coordinatorOf(String group) throws IOException, InterruptedException {
+        return nodeId(get("/groups/" + path(group) + "/coordinator"));
+    }
+    public int leaderOf(String topic, int partition) throws IOException, InterruptedException {
+        return nodeId(get("/topics/" + path(topic) + "/leader?partition=" + partition));
+    }
+    /** As kill -9. */
+    public String kill(int node) throws IOException, InterruptedException { return broker(node, "kill"); }
+    /** Cleanly: what it leads is handed over. */
+    public String stop(int node) throws IOException, InterruptedException { return broker(node, "stop"); }
+    public String start(int node) throws IOException, InterruptedException { return broker(node, "start"); }
+    public String pause(int node) throws IOException, InterruptedException { return broker(node, "pause"); }
+    public String resume(int node) throws IOException, InterruptedException { return broker(node, "resume"); }
+    public String heal(int node) throws IOException, InterruptedException { return broker(node, "heal"); }
+    public String partition(int node, boolean store, boolean clients) throws IOException, InterruptedException {
+        return post("/brokers/" + node + "/partition", "{\"store\": " + store + ", \"clients\": " + clients + "}");
+    }
+    public int addBroker() throws IOException, InterruptedException { return nodeId(post("/brokers", "{}")); }
+    public String move(String topic, int partition, int to) throws IOException, InterruptedException {
+        return post("/cluster/move", "{\"topic\": \"" + topic + "\", \"partition\": " + partition + ", \"to\": " + to + "}");
+    }
+    private String broker(int node, String action) throws IOException, InterruptedException {
+        return post("/brokers/" + node + "/" + action, "{}");
+    }
+    private static int nodeId(String json) {
+        return Integer.parseInt(json.replaceAll("(?s).*\"node_id\": (\\d+).*", "$1"));
+    }
 
     public String get(String path) throws IOException, InterruptedException { return ask("GET", path, ""); }
     public String post(String path, String json) throws IOException, InterruptedException { return ask("POST", path, json); }
@@ -105,6 +145,21 @@ public final class KohortControl implements AutoCloseable {
             } catch (IllegalStateException refused) {
                 check(refused.getMessage().contains("no member"));
             }
+        }
+        try (var cluster = startCluster(3)) {
+            cluster.createTopic("orders", 3);
+            int was = cluster.coordinatorOf("billing");
+            cluster.kill(was);
+            check(cluster.coordinatorOf("billing") != was);
+            cluster.start(was);
+            cluster.move("orders", 0, was);
+            check(cluster.leaderOf("orders", 0) == was);
+            cluster.pause(was);
+            cluster.resume(was);
+            cluster.partition(was, true, false);
+            cluster.heal(was);
+            check(cluster.addBroker() == 4);
+            cluster.stop(4);
             System.out.println("ok");
         }
     }

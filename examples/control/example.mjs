@@ -13,7 +13,28 @@ try {
   await kohort.restart();
   assert.deepEqual(await kohort.requests({ api: "Fetch" }), []);
   await assert.rejects(kohort.evict("billing", { client: "nobody" }), /no member/);
-  console.log("ok");
 } finally {
   await kohort.stop();
+}
+
+const cluster = await Kohort.startCluster(3);
+try {
+  assert.equal(cluster.bootstrapServers.split(",").length, 3);
+  await cluster.createTopic("orders", 3);
+  const was = await cluster.coordinatorOf("billing");
+  await cluster.kill(was);
+  assert.notEqual(await cluster.coordinatorOf("billing"), was);
+  await cluster.startBroker(was);
+  await cluster.move("orders", 0, was);
+  assert.equal(await cluster.leaderOf("orders", 0), was);
+  await cluster.pause(was);
+  await cluster.resume(was);
+  await cluster.partition(was, { store: true });
+  await cluster.heal(was);
+  assert.equal(await cluster.addBroker(), 4);
+  await cluster.stopBroker(4);
+  assert.equal((await cluster.cluster()).brokers.filter((broker) => broker.running).length, 3);
+  console.log("ok");
+} finally {
+  await cluster.stop();
 }

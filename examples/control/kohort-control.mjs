@@ -6,6 +6,9 @@
 //   await kohort.waitStable("billing", { members: 2 });
 //   await kohort.advance(45);                     // sessions expire without waiting
 //   await kohort.stop();
+//
+//   const kohort = await Kohort.startCluster(3);  // several brokers
+//   await kohort.kill(await kohort.coordinatorOf("billing"));
 
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -27,6 +30,11 @@ export class Kohort {
       if (found.listening && found.control) return new Kohort(found.control, found.listening, child);
     }
     throw new Error("kohort serve did not start");
+  }
+
+  /** Several brokers of one cluster, in one process. */
+  static startCluster(brokers = 3, ...options) {
+    return Kohort.start("--brokers", String(brokers), ...options);
   }
 
   async stop() {
@@ -85,5 +93,47 @@ export class Kohort {
   }
   restart() {
     return this.#ask("POST", "/broker/restart");
+  }
+
+  // Of several brokers; each is named by its node id.
+
+  cluster() {
+    return this.#ask("GET", "/cluster");
+  }
+  async coordinatorOf(group) {
+    return (await this.#ask("GET", `/groups/${encodeURIComponent(group)}/coordinator`)).node_id;
+  }
+  async leaderOf(topic, partition) {
+    return (await this.#ask("GET", `/topics/${encodeURIComponent(topic)}/leader?partition=${partition}`)).node_id;
+  }
+  /** As kill -9. */
+  kill(node) {
+    return this.#ask("POST", `/brokers/${node}/kill`);
+  }
+  /** Cleanly: what it leads is handed over. */
+  stopBroker(node) {
+    return this.#ask("POST", `/brokers/${node}/stop`);
+  }
+  startBroker(node) {
+    return this.#ask("POST", `/brokers/${node}/start`);
+  }
+  pause(node) {
+    return this.#ask("POST", `/brokers/${node}/pause`);
+  }
+  resume(node) {
+    return this.#ask("POST", `/brokers/${node}/resume`);
+  }
+  /** from: { store: true, clients: false } */
+  partition(node, from = {}) {
+    return this.#ask("POST", `/brokers/${node}/partition`, from);
+  }
+  heal(node) {
+    return this.#ask("POST", `/brokers/${node}/heal`);
+  }
+  async addBroker() {
+    return (await this.#ask("POST", "/brokers")).node_id;
+  }
+  move(topic, partition, to) {
+    return this.#ask("POST", "/cluster/move", { topic, partition, to });
   }
 }

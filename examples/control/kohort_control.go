@@ -6,6 +6,9 @@
 //	... your consumers use kohort.BootstrapServers ...
 //	kohort.WaitStable("billing", 2)
 //	kohort.Advance(45)                            // sessions expire without waiting
+//	cluster, err := StartCluster(3)               // several brokers
+//	node, err := cluster.CoordinatorOf("billing")
+//	cluster.Kill(node)
 //
 // `go run kohort_control.go` tries it; in a module of your own give it your package's name and leave out main.
 package main
@@ -57,6 +60,11 @@ func Start(options ...string) (*Kohort, error) {
 		return nil, errors.New("kohort serve did not start")
 	}
 	return &Kohort{found[0], found[1], process}, nil
+}
+
+// StartCluster runs several brokers of one cluster, in one process.
+func StartCluster(brokers int, options ...string) (*Kohort, error) {
+	return Start(append([]string{"--brokers", fmt.Sprint(brokers)}, options...)...)
 }
 
 // Stop ends the broker.
@@ -120,6 +128,37 @@ func (k *Kohort) Evict(group string, whom M) (M, error) {
 	return k.Post("/groups/"+url.PathEscape(group)+"/evict", whom)
 }
 
+// Of several brokers; each is named by its node id.
+
+func (k *Kohort) CoordinatorOf(group string) (int, error) {
+	return nodeId(k.Get("/groups/" + url.PathEscape(group) + "/coordinator"))
+}
+func (k *Kohort) LeaderOf(topic string, partition int) (int, error) {
+	return nodeId(k.Get(fmt.Sprintf("/topics/%s/leader?partition=%d", url.PathEscape(topic), partition)))
+}
+func (k *Kohort) Kill(node int) (M, error)        { return k.broker(node, "kill", M{}) }
+func (k *Kohort) StopBroker(node int) (M, error)  { return k.broker(node, "stop", M{}) }
+func (k *Kohort) StartBroker(node int) (M, error) { return k.broker(node, "start", M{}) }
+func (k *Kohort) Pause(node int) (M, error)       { return k.broker(node, "pause", M{}) }
+func (k *Kohort) Resume(node int) (M, error)      { return k.broker(node, "resume", M{}) }
+func (k *Kohort) Heal(node int) (M, error)        { return k.broker(node, "heal", M{}) }
+func (k *Kohort) Partition(node int, store, clients bool) (M, error) {
+	return k.broker(node, "partition", M{"store": store, "clients": clients})
+}
+func (k *Kohort) AddBroker() (int, error) { return nodeId(k.Post("/brokers", M{})) }
+func (k *Kohort) Move(topic string, partition, to int) (M, error) {
+	return k.Post("/cluster/move", M{"topic": topic, "partition": partition, "to": to})
+}
+func (k *Kohort) broker(node int, action string, body M) (M, error) {
+	return k.Post(fmt.Sprintf("/brokers/%d/%s", node, action), body)
+}
+func nodeId(found M, err error) (int, error) {
+	if err != nil {
+		return -1, err
+	}
+	return int(found["node_id"].(float64)), nil
+}
+
 func main() {
 	kohort, err := Start()
 	must(err)
@@ -141,7 +180,39 @@ func main() {
 	if _, err = kohort.Evict("billing", M{"client": "nobody"}); err == nil || !strings.Contains(err.Error(), "no member") {
 		panic(err)
 	}
+	tryCluster()
 	fmt.Println("ok")
+}
+
+func tryCluster() {
+	cluster, err := StartCluster(3)
+	must(err)
+	defer cluster.Stop()
+	_, err = cluster.Post("/topics", M{"name": "orders", "partitions": 3})
+	must(err)
+	was, err := cluster.CoordinatorOf("billing")
+	must(err)
+	_, err = cluster.Kill(was)
+	must(err)
+	if now, err := cluster.CoordinatorOf("billing"); err != nil || now == was {
+		panic(fmt.Sprint(now, err))
+	}
+	_, err = cluster.StartBroker(was)
+	must(err)
+	_, err = cluster.Move("orders", 0, was)
+	must(err)
+	_, err = cluster.Pause(was)
+	must(err)
+	_, err = cluster.Resume(was)
+	must(err)
+	_, err = cluster.Partition(was, true, false)
+	must(err)
+	_, err = cluster.Heal(was)
+	must(err)
+	added, err := cluster.AddBroker()
+	must(err)
+	_, err = cluster.StopBroker(added)
+	must(err)
 }
 
 func must(err error) {

@@ -8,6 +8,7 @@ import pytest
 
 from kohort.broker import http_port
 from kohort.broker.control import Control
+from kohort.broker.control_routes import Routes
 from kohort.broker.groups import GroupService
 from kohort.broker.health import Health, health_of, text
 from kohort.broker.http_port import HttpPort, Reply
@@ -93,7 +94,7 @@ def test_a_handler_that_fails_tells_nobody_why():
 
 
 def test_the_control_port_wants_its_token():
-    control = Control(lambda: None, None, token="s3cret")
+    control = Control(Routes(lambda: None, None), token="s3cret")
 
     async def story(port):
         return [

@@ -10,12 +10,11 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
-from kohort.broker.boot import RunningBroker, StartError
-from kohort.broker.control_routes import Routes
+from kohort.broker.boot import StartError
+from kohort.broker.control_routes import Answering
 from kohort.broker.http_port import HttpPort, Refused, Reply, Request
 
 logger = logging.getLogger("kohort.control")
@@ -24,12 +23,8 @@ _LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1)(:\d+)?", re.IGNORECASE)
 
 
 class Control:
-    """`broker` gives the running broker; `restart` stops it and starts it again with the same data and port."""
-
-    def __init__(
-        self, broker: Callable[[], RunningBroker], restart: Callable[[], Awaitable[None]], token: str | None = None
-    ) -> None:
-        self._routes = Routes(broker, restart)
+    def __init__(self, routes: Answering, token: str | None = None) -> None:
+        self._routes = routes
         self._token = token
         self._http = HttpPort(self._answer)
         self.host = "127.0.0.1"

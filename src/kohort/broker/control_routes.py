@@ -39,12 +39,8 @@ _EVICT: Kinds = {
 _WAIT: Kinds = {"members": _OPTIONAL_INT, "partitions": _OPTIONAL_INT, "timeout": _NUMBER}
 
 
-class Routes:
-    """`broker` gives the running broker; `restart` stops it and starts it again with the same data and port."""
-
-    def __init__(self, broker: Callable[[], RunningBroker], restart: Callable[[], Awaitable[None]]) -> None:
-        self._broker = broker
-        self._restart = restart
+class Answering:
+    """What all ports of control have in common: which status goes with what went wrong."""
 
     async def answer(self, request: Request) -> tuple[HTTPStatus, Any]:
         try:
@@ -56,6 +52,17 @@ class Routes:
             raise Refused(status, str(error)) from None
         except TimeoutError as error:
             raise Refused(HTTPStatus.CONFLICT, str(error)) from None
+
+    async def _answer(self, request: Request) -> tuple[HTTPStatus, Any]:
+        raise NotImplementedError
+
+
+class Routes(Answering):
+    """`broker` gives the running broker; `restart` stops it and starts it again with the same data and port."""
+
+    def __init__(self, broker: Callable[[], RunningBroker], restart: Callable[[], Awaitable[None]]) -> None:
+        self._broker = broker
+        self._restart = restart
 
     async def _answer(self, request: Request) -> tuple[HTTPStatus, Any]:
         match request.method, *request.path:
@@ -142,32 +149,23 @@ class Routes:
         raise Refused(HTTPStatus.NOT_FOUND, f"there is no fault {number}")
 
     async def _advance(self, request: Request) -> dict[str, Any]:
-        seconds = request.json("a step of the clock", {"seconds": object}).get("seconds")
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= 1e9:
-            raise Refused(HTTPStatus.BAD_REQUEST, 'write {"seconds": 45}: how far, not negative')
-        await self._broker().server.advance(seconds)
+        await self._broker().server.advance(seconds_in(request))
         return {"now_ms": self._broker().clock.now_ms()}
 
     # Topics and requests.
 
     def _create_topic(self, request: Request) -> dict[str, Any]:
-        given = request.json("a topic", _TOPIC)
-        name, partitions, configs = given.get("name"), given.get("partitions", 1), given.get("configs", {})
-        if not name:
-            raise Refused(HTTPStatus.BAD_REQUEST, "name is missing: how the topic is called")
+        name, partitions, configs = topic_in(request)
         running = self._broker()
-        running.core.topics.create(name, partitions, {key: str(value) for key, value in configs.items()})
+        running.core.topics.create(name, partitions, configs)
         running.server.end_turn()
         return {"name": name, "partitions": partitions}
 
     async def _records(self, request: Request, topic: str) -> dict[str, Any] | None:
         if request.method != "GET":
             return None
-        partition = request.asked("partition").get("partition")
-        if partition is not None and not partition.isdigit():
-            raise Refused(HTTPStatus.BAD_REQUEST, f"partition cannot be {partition!r}")
-        found = await self._broker().inside.records(topic, None if partition is None else int(partition))
-        return {"topic": topic, "records": [_record(record) for record in found]}
+        found = await self._broker().inside.records(topic, partition_in(request))
+        return {"topic": topic, "records": [record_row(record) for record in found]}
 
     def _request_log(self) -> RequestLog:
         log = self._broker().core.request_log
@@ -176,7 +174,30 @@ class Routes:
         return log
 
 
-def _record(record: StoredRecord) -> dict[str, Any]:
+def topic_in(request: Request) -> tuple[str, int, dict[str, str]]:
+    given = request.json("a topic", _TOPIC)
+    if not given.get("name"):
+        raise Refused(HTTPStatus.BAD_REQUEST, "name is missing: how the topic is called")
+    configs = {key: str(value) for key, value in given.get("configs", {}).items()}
+    return given["name"], given.get("partitions", 1), configs
+
+
+def partition_in(request: Request, *others: str) -> int | None:
+    """The one that is asked for in the query, if any."""
+    partition = request.asked("partition", *others).get("partition")
+    if partition is not None and not partition.isdigit():
+        raise Refused(HTTPStatus.BAD_REQUEST, f"partition cannot be {partition!r}")
+    return None if partition is None else int(partition)
+
+
+def seconds_in(request: Request) -> float:
+    seconds = request.json("a step of the clock", {"seconds": object}).get("seconds")
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= 1e9:
+        raise Refused(HTTPStatus.BAD_REQUEST, 'write {"seconds": 45}: how far, not negative')
+    return seconds
+
+
+def record_row(record: StoredRecord) -> dict[str, Any]:
     headers = [{"key": key, **_bytes("value", value)} for key, value in record.headers]
     where = {"partition": record.partition, "offset": record.offset, "timestamp": record.timestamp}
     return where | _bytes("key", record.key) | _bytes("value", record.value) | {"headers": headers}

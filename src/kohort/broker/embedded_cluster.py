@@ -35,8 +35,10 @@ _LOOK_EVERY_S = 0.005
 class ClusterBroker(Broker):
     """One broker of a Cluster; what can be asked of a Broker can be asked of it, about what it leads."""
 
-    def __init__(self, node_id: int, store: MemoryStore, config: Mapping[str, Any], clock: str) -> None:
-        super().__init__(config={**config, "node.id": node_id}, clock=clock)
+    def __init__(
+        self, node_id: int, store: MemoryStore, config: Mapping[str, Any], clock: str, port: int, host: str
+    ) -> None:
+        super().__init__(None, port, host, {**config, "node.id": node_id}, clock)
         self.node_id = node_id
         self._objects = store
         self._engine: MemoryEngine | None = None
@@ -121,20 +123,29 @@ class Cluster:
 
     They share a store in memory, and all that was acknowledged is in it. `kill` is kill -9, `stop` hands over first,
     `pause` makes a zombie of a broker, `partition` cuts it off. `config` takes Kafka's broker configs by name; brokers
-    are taken for dead after two seconds here, and partitions move back soon.
+    are taken for dead after two seconds here, and partitions move back soon. Where `port` is not 0 the first broker
+    listens there, and each other one on the port after the one before.
     """
 
-    def __init__(self, brokers: int = 3, config: Mapping[str, Any] | None = None, clock: str = "running") -> None:
+    def __init__(
+        self,
+        brokers: int = 3,
+        config: Mapping[str, Any] | None = None,
+        clock: str = "running",
+        port: int = 0,
+        host: str = "127.0.0.1",
+    ) -> None:
         if brokers < 1:
             raise ValueError("a cluster has at least one broker")
         self._config = _QUICK | dict(config or {})
         self._clock_kind = clock
+        self._port, self._host = port, host
         self.store = MemoryStore()
         self.brokers: dict[int, ClusterBroker] = {}
         """By node id, those that were killed or stopped included."""
         self.clock = ClusterClock(self)
         for node_id in range(1, brokers + 1):
-            self.brokers[node_id] = ClusterBroker(node_id, self.store, self._config, clock)
+            self.brokers[node_id] = self._make(node_id)
 
     # ---- brokers
 
@@ -152,9 +163,14 @@ class Cluster:
     def add(self) -> int:
         """Another broker; partitions move to it one after the other."""
         node_id = max(self.brokers) + 1
-        self.brokers[node_id] = ClusterBroker(node_id, self.store, self._config, self._clock_kind)
-        self.brokers[node_id].start()
+        made = self._make(node_id)
+        made.start()
+        self.brokers[node_id] = made
         return node_id
+
+    def _make(self, node_id: int) -> ClusterBroker:
+        port = self._port + node_id - 1 if self._port else 0
+        return ClusterBroker(node_id, self.store, self._config, self._clock_kind, port, self._host)
 
     def stop(self, node_id: int) -> None:
         """Cleanly: what it leads is handed over, groups keep their members and their generation."""
@@ -212,15 +228,18 @@ class Cluster:
     def move(self, topic: str, partition: int, to: int) -> None:
         """Have another broker lead a partition, cleanly; returns when it does."""
         self._broker(to)
-        for broker in self._awake():
-            broker._call(partial(_want, topic, partition, to))
-            break
+        self._any()._call(partial(_want, topic, partition, to))
         self._until(
             lambda: self._leader_of(topic, partition) == to or None, f"{topic}-{partition} did not move to {to}"
         )
 
     def _awake(self) -> list[ClusterBroker]:
         return [broker for broker in self.brokers.values() if broker.running and not broker.is_paused]
+
+    def _any(self) -> ClusterBroker:
+        if not (awake := self._awake()):
+            raise RuntimeError("no broker of the cluster runs: start one, or resume it")
+        return awake[0]
 
     def _until(self, look: Callable[[], _T | None], otherwise: str) -> _T:
         deadline = time.monotonic() + _WAIT_S
@@ -234,10 +253,14 @@ class Cluster:
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """A topic, ready to use when this returns; KafkaError where that is refused."""
-        first = self._awake()[0]
-        first._call_async(lambda running: running.inside.create_topic(name, partitions, dict(configs or {})))
+        self._any()._call_async(lambda running: running.inside.create_topic(name, partitions, dict(configs or {})))
         for index in range(partitions):
             self.leader_of(name, index)
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has; 0 where it is not there."""
+        found = self._any()._call(lambda running: running.core.topics.by_name.get(topic))
+        return 0 if found is None else found.count
 
     def records(self, topic: str, partition: int) -> list[StoredRecord]:
         """What is stored in a partition."""

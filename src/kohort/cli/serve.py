@@ -18,6 +18,7 @@ from kohort.cli.serve_settings import reload, say_start
 logger = logging.getLogger("kohort.broker")
 
 MAX_TOKEN_CHARACTERS = 1000
+MOST_BROKERS = 9
 
 
 class UsageError(Exception):
@@ -65,6 +66,7 @@ def main(arguments: list[str]) -> int:
             raise UsageError("--memory and --data-dir exclude each other: choose one")
         if options.cluster is not None and (options.memory or options.data_dir is not None):
             raise UsageError("a broker with --cluster keeps everything there: give no --memory and no --data-dir")
+        _check_brokers(options)
         if options.cluster is not None and options.node_id is None:
             raise UsageError("--cluster needs --node-id, a number that no other broker of the cluster has")
         ports = {
@@ -88,6 +90,25 @@ def main(arguments: list[str]) -> int:
     except StartError as error:
         print(f"kohort serve: {error}", file=sys.stderr)
         return 1
+
+
+_OF_ONE = ("--data-dir", "--cluster", "--node-id", "--metrics-port", "--console-port", "--advertised-listener")
+
+
+def _check_brokers(options: argparse.Namespace) -> None:
+    """Of several brokers in this process."""
+    if options.brokers is None:
+        return
+    if not 1 <= options.brokers <= MOST_BROKERS:
+        raise UsageError(f"--brokers takes a number from 1 to {MOST_BROKERS}, not {options.brokers}")
+    for flag in _OF_ONE:
+        if getattr(options, flag[2:].replace("-", "_")) is not None:
+            raise UsageError(
+                f"{flag} is of one broker: leave it out with --brokers, which keep everything in memory, for tests; "
+                "brokers that last are processes of their own, with --cluster"
+            )
+    if options.port and options.port + options.brokers - 1 > 65535:
+        raise UsageError(f"--port {options.port} leaves too few ports for {options.brokers} brokers, one each")
 
 
 def _given(options: argparse.Namespace) -> dict[str, str]:
@@ -140,7 +161,12 @@ def _file(options: argparse.Namespace) -> dict[str, str]:
 def _run(options: argparse.Namespace, given: dict[str, str]) -> int:
     from kohort.broker.embedded import new_event_loop
 
-    serving = Serving(options, given)
+    if options.brokers is not None:
+        from kohort.cli.serve_several import ServingSeveral
+
+        serving: Serving | ServingSeveral = ServingSeveral(options, given, _token(options))
+    else:
+        serving = Serving(options, given)
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     try:
@@ -308,8 +334,9 @@ class Serving:
             return None
         from kohort.broker.boot import StartError
         from kohort.broker.control import Control
+        from kohort.broker.control_routes import Routes
 
-        control = Control(lambda: self._running, self.restart, self._control_token)
+        control = Control(Routes(lambda: self._running, self.restart), self._control_token)
         try:
             await control.start(port)
         except StartError:

@@ -37,6 +37,13 @@ OPTIONS = (
         "URL",
         "Be one of several brokers over a store: file:///path, s3://bucket/prefix, gs://…, az://… (docs/cluster.md).",
     ),
+    ServeOption(
+        "--brokers",
+        "N",
+        "So many brokers of one cluster in this process, in memory, for tests: with --control-port they can be killed, "
+        "paused, cut off, moved and added to. Each takes the port after the one before.",
+        kind=int,
+    ),
     ServeOption("--node-id", "ID", "The id of this broker; each broker of a cluster has its own.", kind=int),
     ServeOption(
         "--config", "KEY=VALUE", "A broker configuration by Kafka's name; may be given several times.", repeated=True
