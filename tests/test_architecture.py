@@ -105,6 +105,7 @@ SHELL = {
     "boot.py",
     "clock.py",
     "cluster_boot.py",
+    "cluster_control.py",
     "control.py",
     "broker_protocol.py",
     "http_port.py",

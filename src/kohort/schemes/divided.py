@@ -20,6 +20,7 @@ MEMBERS, PARTITIONS = 3, 6
 """Of each group."""
 JOIN_EVERY_MS = 100
 SETTLE_MS = 20_000
+ROUND_MS = 2_000
 LOOK_MS = 50
 LIMIT_MS = 60_000
 
@@ -70,6 +71,7 @@ def _server_coordinator(groups: list[str], seed: int, subsets: int) -> Loss:
     before, began_ms = {group: meter.now().requests for group, meter in meters.items()}, scheduler.now_ms
     world.lose_broker(groups[0])
     _until(scheduler, lambda: all(world.coordinator(group) is not None for group in groups))
+    scheduler.run(scheduler.now_ms + ROUND_MS)
     _until(scheduler, lambda: _all_agree(meters))
     concerned = {group for group, meter in meters.items() if meter.now().requests > before[group]}
     agreed = [meters[group].agreed_since_ms or scheduler.now_ms for group in concerned]

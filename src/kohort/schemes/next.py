@@ -50,6 +50,8 @@ class NextObserver(Observer):
 
     def _view_now(self) -> View:
         group = self.world.group()
+        if group is None:
+            return self._view  # nobody coordinates right now, and nothing changes
         if group.state_name != "Stable":
             return CHANGING
         return View(frozenset(member.metadata.client_id for member in group.members.values()), group.generation)
