@@ -5,6 +5,7 @@ import pytest
 import kohort
 from kohort.broker.acls import Acls, Operation, Resource, acl
 from kohort.broker.config_keys import AUTHORIZER
+from kohort.broker.faults import DELAY, Fault
 from kohort.broker.groups import GroupService
 from kohort.broker.needs import NEEDS
 from kohort.protocol import messages as m
@@ -236,10 +237,34 @@ def test_topics_are_made_and_deleted_by_those_who_may(guarded):
     guarded.give(("CREATE", "TOPIC", "mine"))
     row = client.call(create, 7).topics[0]
     assert (row.error_code, row.topic_config_error_code, row.configs) == (0, TOPIC_FAILED, [])
-    delete = m.DeleteTopicsRequest(topic_names=["mine", "secret"])
+    delete = m.DeleteTopicsRequest(topic_names=["mine", "secret"], timeout_ms=1000)
     assert {row.error_code for row in client.call(delete, 5).responses} == {TOPIC_FAILED}
     guarded.give(("DELETE", "TOPIC", "mine"))
     assert {row.name: row.error_code for row in client.call(delete, 5).responses} == {"mine": 0, "secret": TOPIC_FAILED}
+
+
+def test_what_may_not_be_seen_of_one_topic_is_hidden_beside_another_that_is_refused(guarded):
+    guarded.give(("CREATE", "TOPIC", "mine"))
+    kind = m.CreateTopicsRequest
+    topics = [kind.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("mine", "yours")]
+    rows = {row.name: row for row in guarded.client().call(kind(topics=topics), 7).topics}
+    assert (rows["mine"].error_code, rows["yours"].error_code) == (0, TOPIC_FAILED)
+    assert (rows["mine"].topic_config_error_code, rows["mine"].configs) == (TOPIC_FAILED, [])
+
+
+@pytest.mark.parametrize("edits", [False, True])
+def test_a_request_that_a_fault_has_met_passes_the_gate_all_the_same(guarded, edits):
+    def edited(request):
+        return request.edit_answer(lambda answer: setattr(answer, "throttle_time_ms", 7))
+
+    guarded.world.core.faults.add(Fault(DELAY, "Metadata", seconds=1, function=edited if edits else None))
+    client = guarded.client()
+    client.send(m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(name="orders")]), 9)
+    guarded.world.turn()
+    guarded.world.advance(2_000)
+    (answer,) = client.answers
+    assert answer.topics[0].error_code == TOPIC_FAILED
+    assert answer.throttle_time_ms == (7 if edits else 0), "the fault has its say as well"
 
 
 def test_configs_are_told_by_kind_of_resource(guarded):

@@ -164,27 +164,68 @@ def speaks_of(entry: Acl, name: str) -> bool:
     return entry.name in (name, WILDCARD)
 
 
+class Entries:
+    """The entries about one kind of resource, found by name. Whoever reads may be on another thread than who writes."""
+
+    def __init__(self) -> None:
+        self.all: dict[Acl, None] = {}
+        self._literal: dict[str, tuple[Acl, ...]] = {}
+        self._prefixed: dict[str, tuple[Acl, ...]] = {}
+        self._lengths: tuple[int, ...] = ()
+
+    def add(self, entry: Acl) -> None:
+        if entry not in self.all:
+            self.all[entry] = None
+            places = self._places(entry)
+            places[entry.name] = (*places.get(entry.name, ()), entry)
+            self._measure()
+
+    def remove(self, entry: Acl) -> None:
+        if entry in self.all:
+            del self.all[entry]
+            places = self._places(entry)
+            places[entry.name] = tuple(other for other in places[entry.name] if other != entry)
+            if not places[entry.name]:
+                del places[entry.name]
+            self._measure()
+
+    def about(self, name: str) -> list[Acl]:
+        found = [*self._literal.get(name, ()), *(self._literal.get(WILDCARD, ()) if name != WILDCARD else ())]
+        for length in self._lengths:
+            if length <= len(name):
+                found += self._prefixed.get(name[:length], ())
+        return found
+
+    def _places(self, entry: Acl) -> dict[str, tuple[Acl, ...]]:
+        return self._prefixed if entry.pattern == Pattern.PREFIXED else self._literal
+
+    def _measure(self) -> None:
+        self._lengths = tuple({len(prefix) for prefix in self._prefixed})
+
+
 class Acls:
     """All entries, found by the kind of resource."""
 
     def __init__(self, super_users: Iterable[str] = (), allow_if_none: bool = False) -> None:
         self.super_users = frozenset(super_users)
         self.allow_if_none = allow_if_none
-        self._entries: dict[Resource, dict[Acl, None]] = {}
+        self._entries: dict[Resource, Entries] = {}
 
     def __iter__(self) -> Iterator[Acl]:
-        return (entry for entries in self._entries.values() for entry in entries)
+        return (entry for entries in self._entries.values() for entry in entries.all)
 
     def add(self, entry: Acl) -> None:
-        self._entries.setdefault(entry.resource, {})[entry] = None
+        self._entries.setdefault(entry.resource, Entries()).add(entry)
 
     def remove(self, entry: Acl) -> None:
-        self._entries.get(entry.resource, {}).pop(entry, None)
+        if entry.resource in self._entries:
+            self._entries[entry.resource].remove(entry)
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
         if principal in self.super_users:
             return True
-        about = [entry for entry in self._entries.get(resource, ()) if speaks_of(entry, name)]
+        entries = self._entries.get(resource)
+        about = entries.about(name) if entries is not None else ()
         if not about:
             return self.allow_if_none
         mine = [entry for entry in about if entry.principal in (principal, _ANYBODY) and entry.host in (host, WILDCARD)]
@@ -197,10 +238,9 @@ class Acls:
         """Whether there is, or could be, a resource of the kind with which it may be done."""
         if principal in self.super_users:
             return True
-        entries = self._entries.get(resource, {})
-        mine = [
-            entry for entry in entries if entry.principal in (principal, _ANYBODY) and entry.host in (host, WILDCARD)
-        ]
+        entries = self._entries.get(resource)
+        every = list(entries.all) if entries is not None else []
+        mine = [entry for entry in every if entry.principal in (principal, _ANYBODY) and entry.host in (host, WILDCARD)]
         wanted = [entry for entry in mine if entry.operation in (operation, Operation.ALL)]
         denied = [entry for entry in wanted if entry.permission == Permission.DENY]
         if any(entry.pattern == Pattern.LITERAL and entry.name == WILDCARD for entry in denied):

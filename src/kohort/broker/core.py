@@ -224,8 +224,11 @@ class Core:
         if self.request_log is not None:
             self.request_log.add(call, frame, pos, now_ms)
         call.connection.pending.append(call)
-        if self.faults.active and self.faults.catch(self, call, request, now_ms):
-            return
+        if not (self.faults.active and self.faults.catch(self, call, request, now_ms)):
+            self.let_in(call, request, now_ms)
+
+    def let_in(self, call: Call, request: Any, now_ms: int) -> None:
+        """Have a pending request handled, as far as whoever asks may."""
         if self.gate is None:
             self.serve(call, request, now_ms)
         else:
@@ -297,8 +300,7 @@ class Core:
             body = parts[0] if len(parts) == 1 else b"".join(parts)
             parts = [response_head(flexible, len(body), call.correlation_id) + body]
         call.parts = parts
-        if connection.pending and connection.pending[0] is call:
-            self._drain(connection)
+        self.answered(connection)
 
     def reply_encoded(self, call: Call, body: bytes) -> None:
         """`reply` with a body that is encoded already: the same answer to many."""
@@ -306,20 +308,20 @@ class Core:
         if connection.close_reason is not None:
             return
         call.parts = [response_head(call.entry.flexible_response, len(body), call.correlation_id) + body]
-        if connection.pending and connection.pending[0] is call:
-            self._drain(connection)
+        self.answered(connection)
 
     def no_reply(self, call: Call) -> None:
         """The request is done and its client expects no answer (acks=0)."""
         if self.quotas.active:
             throttle(self, call, None)
         call.parts = []
-        if call.connection.pending and call.connection.pending[0] is call:
-            self._drain(call.connection)
+        self.answered(call.connection)
 
-    def _drain(self, connection: Connection) -> None:
+    def answered(self, connection: Connection) -> None:
         """Move what is answered, from the oldest request on, to the output."""
         pending, out, meter = connection.pending, connection.out, self.meter
+        if not pending or pending[0].parts is None:
+            return
         if not out:
             self._dirty.append(connection)
         while pending:

@@ -16,7 +16,7 @@ from kohort.broker import error_answers
 from kohort.broker.client_requests import Action, ClientRequest, Verdict
 from kohort.broker.connection import Call, Connection, Part
 from kohort.broker.given import api_name, error_code, one_of
-from kohort.broker.overhear import overhear, serve_the_rest
+from kohort.broker.overhear import merged, overhear, refused_alone
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.frames import decode_response, encode_response
@@ -224,19 +224,19 @@ class Faults:
             case Action.ANSWER:
                 core.reply(call, verdict.response)
             case Action.SERVE:
-                core.serve(call, request, now_ms)
+                core.let_in(call, request, now_ms)
             case Action.EDIT:
-                core.serve(overhear(call, lambda parts: self._edited(fault, verdict, call, parts)), request, now_ms)
+                core.let_in(overhear(call, lambda parts: self._edited(fault, verdict, call, parts)), request, now_ms)
             case Action.DELAY:
                 self._hold(call, now_ms + round(verdict.seconds * 1000)).calls.append((call, request))
             case Action.DROP:
                 if not verdict.before:
-                    core.serve(overhear(call, lambda parts: None), request, now_ms)
+                    core.let_in(overhear(call, lambda parts: None), request, now_ms)
                 self._hold(call, None)
             case Action.DISCONNECT if verdict.before:
                 core.disconnect(call.connection, f"a fault, before {call} took effect")
             case _:
-                core.serve(overhear(call, lambda parts: _cut(core, call)), request, now_ms)
+                core.let_in(overhear(call, lambda parts: _cut(core, call)), request, now_ms)
 
     def _edited(self, fault: Fault, verdict: Verdict, call: Call, parts: list[Part]) -> list[Part]:
         """An encoded answer after the function of a verdict has changed it."""
@@ -272,7 +272,12 @@ class Faults:
         if shape.name == "Fetch":
             core.fetch_sessions.remove(request.session_id)
             request.session_id, request.session_epoch = 0, -1
-        serve_the_rest(core, shape, call, request, failed, depth, now_ms)
+        alone = refused_alone(shape, request, failed, depth)
+        if alone is not None:
+            core.reply(call, alone)
+        else:
+            heard = overhear(call, lambda parts: merged(shape, call, parts, failed, depth))
+            core.let_in(heard, request, now_ms)
 
     # Time.
 
@@ -285,10 +290,10 @@ class Faults:
 
     def _release(self, core: Core, held: _Held, now_ms: int) -> None:
         call, request = held.calls.popleft()
-        core.serve(call, request, now_ms)
+        core.let_in(call, request, now_ms)
         for call, request in held.calls:
             if call.connection.close_reason is None and not self.catch(core, call, request, now_ms):
-                core.serve(call, request, now_ms)
+                core.let_in(call, request, now_ms)
 
     def next_deadline(self) -> int | None:
         return min((held.until_ms for held in self._held.values() if held.until_ms is not None), default=None)

@@ -102,9 +102,9 @@ def _fetch(asking: Asking) -> None:
     session = asking.core.fetch_sessions.get(asking.request.session_id)
     if session is not None and asking.request.session_epoch > 0:
         named = "topic_id" if session.uses_topic_ids else "topic"
-        names = {asking.topic_name({named: topic}) for topic, _ in session.partitions}
+        names = {asking.topic_name({named: topic}) for topic, _ in list(session.partitions)}
         if not all(name is None or asking.may(_O.READ, _R.TOPIC, name) for name in names):
-            asking.core.fetch_sessions.remove(asking.request.session_id)  # asked for in full, each part is answered
+            asking.end_session()  # asked for in full, each part is answered
             asking.refuse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return
     _refuse_topics(asking, _O.READ)
@@ -114,7 +114,7 @@ def _fetch(asking: Asking) -> None:
 def _metadata(asking: Asking) -> None:
     core, request = asking.core, asking.request
     if request.topics is None or (asking.call.version == 0 and not request.topics):
-        asking.edit(lambda answer: _keep(answer, "topics", lambda row: asking.may(_O.DESCRIBE, _R.TOPIC, row.name)))
+        asking.hide(lambda answer: _keep(answer, "topics", lambda row: asking.may(_O.DESCRIBE, _R.TOPIC, row.name)))
     else:
         _refuse_topics(asking, _O.DESCRIBE)
         makes = request.allow_auto_topic_creation and core.config["auto.create.topics.enable"]
@@ -135,7 +135,7 @@ def _keep(answer: Any, rows: str, wanted: Callable[[Any], bool]) -> None:
 def _create_topics(asking: Asking) -> None:
     if not asking.may(_O.CREATE, _R.CLUSTER):
         _refuse_topics(asking, _O.CREATE)
-    asking.edit(lambda answer: _hide_configs(asking, answer))
+    asking.hide(lambda answer: _hide_configs(asking, answer))
     asking.serve()
 
 
@@ -187,7 +187,7 @@ def _init_producer_id(asking: Asking) -> None:
 
 def _refuse_producer_id(asking: Asking, code: ErrorCode) -> None:
     answer = InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    asking.core.reply(asking.call, answer)
+    asking.answer(answer)
 
 
 def _find_coordinator(asking: Asking) -> None:
@@ -206,7 +206,7 @@ def _find_coordinator(asking: Asking) -> None:
 
 def _list_groups(asking: Asking) -> None:
     if not asking.may(_O.DESCRIBE, _R.CLUSTER):
-        asking.edit(lambda answer: _keep(answer, "groups", lambda row: asking.may(_O.DESCRIBE, _R.GROUP, row.group_id)))
+        asking.hide(lambda answer: _keep(answer, "groups", lambda row: asking.may(_O.DESCRIBE, _R.GROUP, row.group_id)))
     asking.serve()
 
 
@@ -229,7 +229,7 @@ def _offset_fetch(asking: Asking) -> None:
             asking.refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             return
         asked_all = request.topics is None
-        asking.edit(lambda answer: _hide_offsets(asking, answer, asked_all))
+        asking.hide(lambda answer: _hide_offsets(asking, answer, asked_all))
         asking.serve()
         return
     denied = {g.group_id for g in request.groups if not asking.may(_O.DESCRIBE, _R.GROUP, g.group_id)}
@@ -242,7 +242,7 @@ def _offset_fetch(asking: Asking) -> None:
             else:
                 _hide_offsets(asking, group, group.group_id in all_topics)
 
-    asking.edit(change)
+    asking.hide(change)
     asking.serve()
 
 
@@ -323,7 +323,7 @@ def _list_transactions(asking: Asking) -> None:
     def shown(row: Any) -> bool:
         return asking.may(_O.DESCRIBE, _R.TRANSACTIONAL_ID, row.transactional_id)
 
-    asking.edit(lambda answer: _keep(answer, "transaction_states", shown))
+    asking.hide(lambda answer: _keep(answer, "transaction_states", shown))
     asking.serve()
 
 

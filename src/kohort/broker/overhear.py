@@ -14,26 +14,32 @@ if TYPE_CHECKING:
     from kohort.broker.core import Core
 
 
+EDITED_AT_ONCE_BYTES = 16 * 1024
+Edit = Callable[[list[Part]], list[Part] | None]
+"""What it returns is sent in place of an answer; None: nothing is ever sent."""
+
+
 class Overheard(Call):
-    """A call whose answer, once there is one, goes through `edit`; what that returns is sent, None is never sent."""
+    """A call whose answer, once there is one, goes through `edit`, and then to whoever listens to the call already."""
 
-    __slots__ = ("_answer", "_edit")
+    __slots__ = ("_call", "_edit")
 
-    def __init__(self, call: Call, edit: Callable[[list[Part]], list[Part] | None]) -> None:
+    def __init__(self, call: Call, edit: Edit) -> None:
+        self._call = call
         self._edit = edit
-        self._answer: list[Part] | None = None
         super().__init__(call.connection, call.correlation_id, call.client_id, call.version, call.entry)
 
     @property
     def parts(self) -> list[Part] | None:
-        return self._answer
+        return self._call.parts
 
     @parts.setter
     def parts(self, parts: list[Part] | None) -> None:
-        self._answer = None if parts is None else self._edit(parts)
+        if parts is not None and (changed := self._edit(parts)) is not None:
+            self._call.parts = changed
 
 
-def overhear(call: Call, edit: Callable[[list[Part]], list[Part] | None]) -> Overheard:
+def overhear(call: Call, edit: Edit) -> Overheard:
     """The call in its place among the pending ones, with an ear on its answer."""
     pending, made = call.connection.pending, Overheard(call, edit)
     made.began, made.size = call.began, call.size
@@ -41,7 +47,47 @@ def overhear(call: Call, edit: Callable[[list[Part]], list[Part] | None]) -> Ove
     return made
 
 
-def edited(call: Call, change: Callable[[Any], None]) -> Overheard:
+def overhear_apart(core: Core, call: Call, edit: Callable[[list[Part]], list[Part]]) -> Overheard:
+    """The same with a pure function, which is called on another thread where the answer is large."""
+
+    def begin(parts: list[Part]) -> list[Part] | None:
+        if sum(map(len, parts)) <= EDITED_AT_ONCE_BYTES:
+            return edit(parts)
+        core.run_elsewhere(Editing(core, call, edit, parts))
+        return None
+
+    return overhear(call, begin)
+
+
+class Editing:
+    """A Job: the change of one large answer."""
+
+    uses_processor = True
+
+    def __init__(self, core: Core, call: Call, edit: Callable[[list[Part]], list[Part]], parts: list[Part]) -> None:
+        self._core = core
+        self._call = call
+        self._edit = edit
+        self._parts = parts
+        call.connection.long_works += 1
+
+    def run(self) -> None:
+        if self._call.connection.close_reason is None:
+            self._parts = self._edit(self._parts)
+
+    def finish(self, error: BaseException | None, now_ms: int) -> None:
+        connection = self._call.connection
+        connection.long_works -= 1
+        if connection.close_reason is not None:
+            return
+        if error is not None:
+            self._core.disconnect(connection, f"the answer to {self._call.entry.name} cannot be changed: {error}")
+        else:
+            self._call.parts = self._parts
+            self._core.answered(connection)
+
+
+def changed_apart(core: Core, call: Call, change: Callable[[Any], None]) -> Overheard:
     """The call with a function that changes its decoded answer."""
     kind = getattr(messages, f"{call.entry.name}Response")
 
@@ -52,7 +98,7 @@ def edited(call: Call, change: Callable[[Any], None]) -> Overheard:
         change(response)
         return encode_response(call.correlation_id, call.version, response)
 
-    return overhear(call, edit)
+    return overhear_apart(core, call, edit)
 
 
 def merged(shape: error_answers.Shape, call: Call, parts: list[Part], failed: list[Any], depth: int) -> list[Part]:
@@ -63,13 +109,15 @@ def merged(shape: error_answers.Shape, call: Call, parts: list[Part], failed: li
     return encode_response(call.correlation_id, call.version, response)
 
 
-def serve_the_rest(
-    core: Core, shape: error_answers.Shape, call: Call, request: Any, failed: list[Any], depth: int, now_ms: int
-) -> None:
-    """Serve a request of which rows were taken out; these join the answer."""
-    if shape.name != "Metadata" and not getattr(request, shape.levels[0].asked.name):
-        response = getattr(messages, f"{shape.name}Response")()
-        error_answers.merge(shape, response, failed, depth)
-        core.reply(call, response)
-        return
-    core.serve(overhear(call, lambda parts: merged(shape, call, parts, failed, depth)), request, now_ms)
+def merged_apart(core: Core, shape: error_answers.Shape, call: Call, failed: list[Any]) -> Overheard:
+    """The call with the failed rows, down to the last level, in its answer."""
+    return overhear_apart(core, call, lambda parts: merged(shape, call, parts, failed, len(shape.levels)))
+
+
+def refused_alone(shape: error_answers.Shape, request: Any, failed: list[Any], depth: int) -> Any:
+    """The answer where nothing is left of a request but its failed rows; None where there is something to serve."""
+    if shape.name == "Metadata" or getattr(request, shape.levels[0].asked.name):
+        return None
+    response = getattr(messages, f"{shape.name}Response")()
+    error_answers.merge(shape, response, failed, depth)
+    return response
