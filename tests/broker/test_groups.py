@@ -405,6 +405,22 @@ def test_there_are_no_more_groups_than_are_allowed() -> None:
     assert committed("third") == 0
 
 
+def test_groups_that_there_is_no_room_for_leave_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    made = loaded(world(**{"kohort.max.groups": 1}))
+    stable_member(made, "first")
+    client = made.connect()
+
+    def lines() -> list[str]:
+        return [line for record in caplog.records if "no room" in (line := record.getMessage())]
+
+    for number in range(100):
+        client.call(join(f"g{number}"), 5)
+    assert len(lines()) == 1 and "kohort.max.groups" in lines()[0]
+    made.advance(60_000)
+    client.call(join("late"), 5)
+    assert len(lines()) == 2 and "100 requests" in lines()[1]
+
+
 def test_members_that_have_an_id_and_do_not_join_are_bounded() -> None:
     made = loaded(world(**{"kohort.group.max.pending.members": 3}))
     client = made.connect()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.groups")
 _MOST_UNPUBLISHED = 1000
 _GROUP_ID = attrgetter("group_id")
+_NOTICE_MS = 60_000
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -28,6 +29,8 @@ class GroupEvents:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.unpublished: list[GroupEvent] = []  # of this turn
+        self._turned_away = 0
+        self._next_notice_ms: int | None = None
         self._publishes: bool = core.config["kohort.group.events.topic.enable"]
 
     def report(self, happened: list[GroupEvent]) -> None:
@@ -41,6 +44,19 @@ class GroupEvents:
                 logger.log(level, "%s", event_log.line(event), extra={"event": event})
         if self._publishes:
             self.unpublished += happened
+
+    def turned_away(self, requests: int, most: int, now_ms: int) -> None:
+        """There is no group to tell of: one line at once, then one a minute with their number."""
+        self._turned_away += requests
+        if self._next_notice_ms is not None and now_ms < self._next_notice_ms:
+            return
+        logger.warning(
+            "no room for further groups: %d requests were refused. There are %d, as many as kohort.max.groups allows; "
+            "delete some that nobody uses, or raise it",
+            self._turned_away,
+            most,
+        )
+        self._turned_away, self._next_notice_ms = 0, now_ms + _NOTICE_MS
 
     def publish(self, now_ms: int) -> None:
         if self._core.membership is not None and EVENTS_TOPIC not in self._core.topics.by_name:

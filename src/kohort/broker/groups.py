@@ -278,6 +278,9 @@ class GroupService(CoordinatorService):
         if self._effects.loads:  # a request has failed half way
             self._log.begin_loads(now_ms)
             self._answer()
+        if self._effects.turned_away:
+            turned_away, self._effects.turned_away = self._effects.turned_away, 0
+            self.events.turned_away(turned_away, self.coordinator.config.max_groups, now_ms)
         if self.events.unpublished:
             self.events.publish(now_ms)
         if self.coordinator.runtime.open_shards:

@@ -154,10 +154,11 @@ class Context:
         self.now_ms = 0
         self.max_append_bytes = self.safe_commits = 0  # so many commits fit for sure; known when it is loaded
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there may be no further group."""
-        return self.count_groups() >= self.config.max_groups
+    def turns_away(self) -> bool:
+        """Whether there may be no further group; whoever is sent away for that is counted."""
+        is_full = self.count_groups() >= self.config.max_groups
+        self.effects.turned_away += is_full
+        return is_full
 
     def apply(self, changes: Sequence[Change], offset: int) -> None:
         """The only writer of hard state: see replay.py."""

@@ -82,11 +82,12 @@ class Decision:
 class Effects:
     """Collected over one turn; whoever carries them out empties the lists."""
 
-    __slots__ = ("crashes", "events", "loads", "replies", "work")
+    __slots__ = ("crashes", "events", "loads", "replies", "turned_away", "work")
 
     def __init__(self) -> None:
         self.replies: list[Answer] = []
         self.events: list[GroupEvent] = []
+        self.turned_away = 0  # requests for a group that there is no room for
         self.loads: list[Shard[Any]] = []  # to be read from the log, from its start
         self.crashes: list[Exception] = []  # of deadlines; their shards are loaded again
         self.work: list[Any] = []  # to be computed elsewhere; see Coordinator.computed

@@ -97,7 +97,7 @@ def unavailable_commit(topics: Topics, request: Request, error: ErrorCode) -> Of
 def _no_group_error(context: Context, request: Request) -> ErrorCode:
     if request.message.generation_id_or_member_epoch < 0:
         # A simple group: an admin, or a consumer that assigns its partitions itself.
-        return ErrorCode.GROUP_MAX_SIZE_REACHED if context.is_full else NONE
+        return ErrorCode.GROUP_MAX_SIZE_REACHED if context.turns_away() else NONE
     return ErrorCode.GROUP_ID_NOT_FOUND if request.version >= 9 else ErrorCode.ILLEGAL_GENERATION
 
 

@@ -43,7 +43,7 @@ def commit(context: Context, request: Request) -> Decision | None:
         error = _group_error(context.topics, group, message)
     else:
         error = NONE if message.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-        if not error and context.is_full:
+        if not error and context.turns_away():
             error = ErrorCode.GROUP_MAX_SIZE_REACHED
     if error:
         if group is not None:

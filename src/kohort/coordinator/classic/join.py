@@ -43,7 +43,7 @@ def join(context: Context, request: Request) -> Decision | None:
     if group is None:
         if message.member_id != UNKNOWN_MEMBER_ID:
             return refuse(context, None, request, states.JOIN[DEAD], message.member_id)
-        if context.is_full:
+        if context.turns_away():
             return refuse(context, None, request, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
         return _join_new_group(context, request)
     if not isinstance(group, ClassicGroup):

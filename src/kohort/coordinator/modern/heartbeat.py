@@ -111,7 +111,7 @@ def _heartbeat(context: Context, known_group: Group | None, request: Request) ->
     group = _find_group(context, known_group, joins)
     member_id = message.member_id or context.new_uuid()
     if group is None:
-        if known_group is None and context.is_full:
+        if known_group is None and context.turns_away():
             most = context.config.max_groups
             raise Refused(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, f"The broker has {most} groups, and kohort.max.groups is that."
