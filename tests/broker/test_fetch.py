@@ -82,7 +82,7 @@ def test_deleting_the_topic_ends_the_wait(world):
     consumer, admin = world.connect(), world.connect()
     consumer.send(fetch_request("t", 0, max_wait_ms=10_000), 12)
     world.turn()
-    admin.call(messages.DeleteTopicsRequest(topic_names=["t"]), 5)
+    admin.call(messages.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
     assert rows(consumer.answers[0])[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -216,10 +216,11 @@ def test_changes_of_topics_over_the_quota_are_refused_until_the_bucket_is_filled
     assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert answer.topics[0].error_message is None, "as in Kafka"
     assert answer.throttle_time_ms == 4000 and "b" not in world.core.topics.by_name
-    delete = messages.DeleteTopicsRequest(topics=[messages.DeleteTopicsRequest.DeleteTopicState(name="a")])
+    states = [messages.DeleteTopicsRequest.DeleteTopicState(name="a")]
+    delete = messages.DeleteTopicsRequest(topics=states, timeout_ms=1000)
     assert world.connect().call(delete, 6).responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     grow = messages.CreatePartitionsRequest
-    more = grow(topics=[grow.CreatePartitionsTopic(name="a", count=31, assignments=None)])
+    more = grow(topics=[grow.CreatePartitionsTopic(name="a", count=31, assignments=None)], timeout_ms=1000)
     assert world.connect().call(more, 3).results[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     world.advance(4000)
     assert create_topic(world, "b", 1).topics[0].error_code == 0

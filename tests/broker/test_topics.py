@@ -168,14 +168,14 @@ def test_authorized_operations_are_all_of_them(world):
 def test_deleting_by_name_and_id(world):
     one, two = world.create_topic("one", 2), world.create_topic("two")
     client = world.connect()
-    answer = client.call(messages.DeleteTopicsRequest(topic_names=["one", "nope"]), 4)
+    answer = client.call(messages.DeleteTopicsRequest(topic_names=["one", "nope"], timeout_ms=1000), 4)
     assert [(row.name, row.error_code) for row in answer.responses] == [
         ("one", 0),
         ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     kind = messages.DeleteTopicsRequest
     states = [kind.DeleteTopicState(name=None, topic_id=topic_id) for topic_id in (two.topic_id, one.topic_id)]
-    answer = client.call(kind(topics=states), 6)
+    answer = client.call(kind(topics=states, timeout_ms=1000), 6)
     assert [(row.name, row.error_code) for row in answer.responses] == [
         ("two", 0),
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -187,7 +187,7 @@ def test_deleting_by_name_and_id(world):
 def test_deletion_can_be_disabled():
     world = World({"delete.topic.enable": "false"})
     world.create_topic("t")
-    answer = world.connect().call(messages.DeleteTopicsRequest(topic_names=["t"]), 5)
+    answer = world.connect().call(messages.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
     assert answer.responses[0].error_code == ErrorCode.TOPIC_DELETION_DISABLED
 
 
@@ -195,6 +195,21 @@ def grow(client, name, count, *, validate_only=False, assignments=None):
     kind = messages.CreatePartitionsRequest
     topic = kind.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
     return client.call(kind(topics=[topic], timeout_ms=1, validate_only=validate_only), 3).results[0]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_change_whose_time_is_over_is_not_begun(world, timeout_ms):
+    world.create_topic("t", 2)
+    client, over = world.connect(), ErrorCode.REQUEST_TIMED_OUT
+    create, delete, more = messages.CreateTopicsRequest, messages.DeleteTopicsRequest, messages.CreatePartitionsRequest
+    new = create.CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+    row = more.CreatePartitionsTopic(name="t", count=4, assignments=None)
+    assert client.call(create(topics=[new], timeout_ms=timeout_ms), 7).topics[0].error_code == over
+    assert client.call(delete(topic_names=["t"], timeout_ms=timeout_ms), 5).responses[0].error_code == over
+    assert client.call(more(topics=[row], timeout_ms=timeout_ms), 3).results[0].error_code == over
+    assert list(world.core.topics.by_name) == ["t"] and len(world.core.topics.by_name["t"].partitions) == 2
+    twice = client.call(create(topics=[new, new], timeout_ms=timeout_ms), 7).topics
+    assert [row.error_code for row in twice] == [ErrorCode.INVALID_REQUEST], "that is known without a look at the time"
 
 
 def test_partitions_grow_and_never_shrink(world):
@@ -291,7 +306,7 @@ def test_a_state_that_cannot_be_saved_changes_nothing(world, monkeypatch):
     monkeypatch.setattr(world.store, "write_file", fail)
     assert create(client, "t")[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert grow(client, "kept", 2).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    answer = client.call(messages.DeleteTopicsRequest(topic_names=["kept"]), 5)
+    answer = client.call(messages.DeleteTopicsRequest(topic_names=["kept"], timeout_ms=1000), 5)
     assert answer.responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert [(name, len(topic.partitions)) for name, topic in world.core.topics.by_name.items()] == [("kept", 1)]
     monkeypatch.undo()

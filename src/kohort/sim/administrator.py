@@ -76,7 +76,8 @@ class Administrator(Caller):
             self._world.spares[name] += 1
             self.grow(name, self._world.spares[name])
             return
-        request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
+        state = DeleteTopicsRequest.DeleteTopicState(name=name)
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS)
         self._send(request)
         self._scheduler.after(self._random.choice((0, 100, 5_000)), self.create_topic, name)
 

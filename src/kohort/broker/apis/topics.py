@@ -1,4 +1,8 @@
-"""Topic administration: create, delete, add partitions, delete records. One topic's error is never another's."""
+"""Topic administration: create, delete, add partitions, delete records. One topic's error is never another's.
+
+A change whose time is over when it arrives (timeout_ms of 0 or less) is not begun, as in Kafka: REQUEST_TIMED_OUT for
+all of it, unless there is nothing to be begun. Once begun it is done, however long that takes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker import error_answers
 from kohort.broker.config_rows import topic_sources
 from kohort.broker.throttling import Mutations
 from kohort.broker.topics import MAX_PARTITIONS, Topic
@@ -27,6 +32,8 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.CreateTopicsResponse()
     mutations = Mutations.of(core, call, _CREATE_STRICT_SINCE)
     names = Counter(asked.name for asked in request.topics)
+    if _is_over(request, names):
+        return _timed_out(call, request)
     for name, count in names.items():
         if count > 1:
             row = response.CreatableTopicResult(name=name)
@@ -43,6 +50,15 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
             _refuse(row, error)
     response.throttle_time_ms = mutations.wait_ms
     return response
+
+
+def _is_over(request: Any, asked: Counter[Any]) -> bool:
+    """What is asked for twice is refused without a look at the time."""
+    return request.timeout_ms <= 0 and any(count == 1 for count in asked.values())
+
+
+def _timed_out(call: Call, request: Any) -> Any:
+    return error_answers.entire(call.entry.name, call.version, request, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def _said(error: KafkaError) -> str | None:
@@ -159,6 +175,8 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     deleted: list[Topic] = []
     mutations = Mutations.of(core, call, _DELETE_STRICT_SINCE)
     counts = Counter(asked)
+    if core.config["delete.topic.enable"] and _is_over(request, counts):
+        return _timed_out(call, request)
     for name, topic_id in counts:
         row = response.DeletableTopicResult(name=name, topic_id=topic_id)
         response.responses.append(row)
@@ -199,6 +217,8 @@ def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Step
     response = messages.CreatePartitionsResponse()
     mutations = Mutations.of(core, call, _GROW_STRICT_SINCE)
     names = Counter(asked.name for asked in request.topics)
+    if _is_over(request, names):
+        return _timed_out(call, request)
     for asked in {asked.name: asked for asked in request.topics}.values():
         row = response.CreatePartitionsTopicResult(name=asked.name)
         response.results.append(row)
