@@ -7,7 +7,9 @@ import tracemalloc
 import pytest
 
 import kohort
+from kohort.broker.acls import Acls, acl
 from kohort.broker.apis.fetch import MANY_PARTITIONS, PARTITIONS_AT_ONCE
+from kohort.broker.config_keys import AUTHORIZER
 from kohort.broker.groups import GroupService
 from kohort.broker.topics import SLICE
 from kohort.coordinator.coordinator import GROUPS_AT_ONCE
@@ -52,7 +54,8 @@ def test_many_partitions_are_created_grown_and_deleted_in_slices(world):
 
     grow = messages.CreatePartitionsRequest
     client.answers.clear()
-    client.send(grow(topics=[grow.CreatePartitionsTopic(name="t", count=20 * SLICE, assignments=None)]), 3)
+    more = [grow.CreatePartitionsTopic(name="t", count=20 * SLICE, assignments=None)]
+    client.send(grow(topics=more, timeout_ms=1000), 3)
     assert len(world.core.topics.by_name["t"].partitions) == 10 * SLICE
     assert turns(world, client) > 1
     assert {p.topic for p in world.core.topics.by_name["t"].partitions} == {world.core.topics.by_name["t"]}
@@ -60,7 +63,7 @@ def test_many_partitions_are_created_grown_and_deleted_in_slices(world):
 
     client.answers.clear()
     delete = messages.DeleteTopicsRequest
-    client.send(delete(topics=[delete.DeleteTopicState(name="t", topic_id=b"\0" * 16)]), 6)
+    client.send(delete(topics=[delete.DeleteTopicState(name="t", topic_id=b"\0" * 16)], timeout_ms=1000), 6)
     assert "t" not in world.core.topics.by_name and world.store.logs, "gone at once, removed in slices"
     assert turns(world, client) > 1
     assert client.answers[0].responses[0].error_code == 0
@@ -297,6 +300,67 @@ def test_many_groups_are_deleted_once_each(world):
     assert len(client.answers[0].results) == 200 and set(codes.values()) == {ErrorCode.GROUP_ID_NOT_FOUND}
 
 
+@pytest.fixture
+def guarded():
+    made = World({"offsets.topic.num.partitions": 3, "authorizer.class.name": AUTHORIZER}, groups=GroupService)
+    made.core.access.give(acl("alice", "ALL", kind, "a", pattern="PREFIXED") for kind in ("TOPIC", "GROUP"))
+    made.create_topic("a1", 1)
+    return made
+
+
+def as_alice(world):
+    client = world.connect()
+    client.connection.principal = "User:alice"
+    return client
+
+
+def many_names():
+    kind, names = messages.MetadataRequest, [f"{'ab'[number % 2]}{number}" for number in range(3_000)]
+    return kind(topics=[kind.MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False), 9
+
+
+def many_groups():
+    return messages.DeleteGroupsRequest(groups_names=[f"{'ab'[number % 2]}{number}" for number in range(4_000)]), 2
+
+
+def many_partitions():
+    kind = messages.ProduceRequest
+    rows = [kind.PartitionProduceData(index=number, records=b"") for number in range(3_000)]
+    return kind(acks=-1, topic_data=[kind.TopicProduceData(name=name, partition_data=rows) for name in "ab"]), 9
+
+
+@pytest.mark.parametrize("make", [many_names, many_groups, many_partitions])
+def test_with_an_authorizer_many_names_are_decided_on_elsewhere(guarded, monkeypatch, make):
+    allows, asked, client = Acls.allows, [], as_alice(guarded)
+    monkeypatch.setattr(Acls, "allows", lambda *given: asked.append(given[-1]) or allows(*given))
+    client.send(*make())
+    for connection in guarded.core.flush(guarded.now_ms):
+        connection.shell.deliver()
+    assert not asked, "nothing was decided within the turn"
+    turns(guarded, client)
+    assert {name[0] for name in asked} >= {"a", "b"}
+    (answer,) = client.answers
+    rows = getattr(answer, {many_names: "topics", many_groups: "results", many_partitions: "responses"}[make])
+    refused = {row.name if hasattr(row, "name") else row.group_id: row for row in rows}
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED if make is many_groups else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for name, row in refused.items():
+        codes = {part.error_code for part in getattr(row, "partition_responses", [row])}
+        assert (codes == {code}) == name.startswith("b"), name
+
+
+def test_with_an_authorizer_a_large_answer_is_changed_elsewhere(guarded, monkeypatch):
+    for number in range(2_000):
+        guarded.create_topic(f"{'ab'[number % 2]}{number + 2}")
+    jobs, run = [], guarded.core.run_elsewhere
+    monkeypatch.setattr(guarded.core, "run_elsewhere", lambda job: jobs.append(type(job).__name__) or run(job))
+    client = as_alice(guarded)
+    client.send(messages.MetadataRequest(topics=None), 9)
+    turns(guarded, client)
+    assert "Editing" in jobs
+    assert {topic.name[0] for topic in client.answers[0].topics} == {"a"} and len(client.answers[0].topics) == 1_001
+    client.call(messages.MetadataRequest(topics=[]), 9)
+
+
 def test_a_large_request_is_read_elsewhere_and_keeps_its_place(world):
     client = world.connect()
     names = [messages.MetadataRequest.MetadataRequestTopic(name="n" * 200 + str(n)) for n in range(3000)]
@@ -326,6 +390,49 @@ def test_more_names_than_any_cluster_has_are_not_read(world):
     client.send_raw(frame)
     world.turn()
     assert "too many elements" in client.connection.close_reason
+
+
+def product(request, version):
+    """Rows within rows: each array is short, all together are many."""
+    return b"".join(map(bytes, encode_request(1, "x", version, request)))[4:]
+
+
+def wide_fetch():
+    kind = messages.FetchRequest
+    topic = kind.FetchTopic(topic="t", partitions=[kind.FetchPartition(partition=0)] * 1000)
+    return product(kind(topics=[topic] * 251), 12)
+
+
+def wide_produce():
+    kind = messages.ProduceRequest
+    topic = kind.TopicProduceData(name="t", partition_data=[kind.PartitionProduceData(records=b"")] * 1000)
+    return product(kind(topic_data=[topic] * 21), 9)
+
+
+def wide_offset_fetch():
+    kind = messages.OffsetFetchRequest
+    topic = kind.OffsetFetchRequestTopics(name="t", partition_indexes=[1] * 1000)
+    return product(kind(groups=[kind.OffsetFetchRequestGroup(group_id="g", topics=[topic] * 10)] * 26), 9)
+
+
+def numbers():
+    kind = messages.OffsetFetchRequest
+    topic = kind.OffsetFetchRequestTopic(name="t", partition_indexes=[1] * 250_001)
+    return product(kind(group_id="g", topics=[topic]), 7)
+
+
+def tagged():
+    request = messages.MetadataRequest(topics=[])
+    request.unknown_tags = {number: b"" for number in range(100, 117)}
+    return product(request, 9)
+
+
+@pytest.mark.parametrize("make", [wide_fetch, wide_produce, wide_offset_fetch, numbers, tagged])
+def test_rows_within_rows_count_together(world, make):
+    client = world.connect()
+    client.send_raw(make())
+    world.turn()
+    assert "too many" in (client.connection.close_reason or ""), "and nothing was made of them"
 
 
 def test_a_flood_on_one_connection_does_not_starve_the_others():

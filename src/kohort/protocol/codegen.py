@@ -82,8 +82,12 @@ def is_flexible(field: Field, flexible: bool, version: int) -> bool:
 # --- reading ---
 
 
-def reader_source(struct: StructDefinition, version: int, flexible: bool) -> tuple[str, dict[str, Any]]:
-    """`def read_S(buf, pos) -> (object, pos)` and, in flexible versions, `def read_tags_S(o, buf, pos, n) -> pos`."""
+def reader_source(
+    struct: StructDefinition, version: int, flexible: bool, bounded: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """`def read_S(buf, pos) -> (object, pos)` and, in flexible versions, `def read_tags_S(o, buf, pos, n) -> pos`.
+
+    Where it is `bounded` arrays within arrays count together for MAX_ELEMENTS."""
     source = Source()
     source.emit(f"o = new({struct.name})")
     for field in struct.fields:
@@ -92,7 +96,7 @@ def reader_source(struct: StructDefinition, version: int, flexible: bool) -> tup
     source.emit("o.unknown_tags = None")
     for field in struct.fields:
         if version in field.versions and version not in field.tagged:
-            _read_field(source, field, version, is_flexible(field, flexible, version))
+            _read_field(source, field, version, is_flexible(field, flexible, version), bounded)
     if flexible:
         _flush_reads(source)
         _read_uvarint(source)
@@ -101,7 +105,7 @@ def reader_source(struct: StructDefinition, version: int, flexible: bool) -> tup
     _flush_reads(source)
     text = f"def read_{struct.name}(buf, pos):\n" + "\n".join(source.lines) + "\n    return o, pos\n"
     if flexible:
-        text += _tags_reader(source, struct, version)
+        text += _tags_reader(source, struct, version, bounded)
     return text, source.constants
 
 
@@ -131,12 +135,12 @@ def _read_length(source: Source, code: str, flexible: bool) -> None:
         _flush_reads(source)
 
 
-def _read_field(source: Source, field: Field, version: int, flexible: bool) -> None:
+def _read_field(source: Source, field: Field, version: int, flexible: bool, bounded: bool) -> None:
     target, nullable = f"o.{field.name}", version in field.nullable
     if field.is_array:
         _read_length(source, "i", flexible)
         _or_null(source, target, nullable, field.name)
-        _read_array(source, field, target, flexible)
+        _read_array(source, field, target, version, flexible, bounded)
         source.depth -= 1
     elif field.struct is not None:
         _flush_reads(source)
@@ -173,21 +177,39 @@ def _slice(kind: str) -> str:
     return "bytes(buf[pos:end])"
 
 
-def _read_array(source: Source, field: Field, target: str, flexible: bool) -> None:
+def _nested(struct: StructDefinition, version: int, owner: str) -> str:
+    """Source of how many elements the arrays of a struct have together, those within them included; "" without any."""
+    counts = []
+    for field in struct.fields:
+        if not field.is_array or version not in field.versions or version in field.tagged:
+            continue
+        counts.append(f"len({owner}.{field.name} or ())")
+        inner = _nested(field.struct, version, f"{owner}_") if field.struct is not None else ""
+        if inner:
+            counts.append(f"sum({inner} for {owner}_ in {owner}.{field.name} or ())")
+    return " + ".join(counts)
+
+
+def _read_array(source: Source, field: Field, target: str, version: int, flexible: bool, bounded: bool) -> None:
     element_size = 1 if field.struct is not None else SIZES.get(field.type, 1 if flexible else 2)
     times = f" * {element_size}" if element_size > 1 else ""
     source.emit(f"if n{times} > len(buf) - pos: raise DecodeError({f'{field.name}: more elements than bytes'!r})")
-    if field.type not in ("int32", "int64", "uuid"):
-        source.emit(f"if n > MAX_ELEMENTS: raise DecodeError({f'{field.name}: too many elements'!r})")
+    source.emit(f"if n > MAX_ELEMENTS: raise DecodeError({f'{field.name}: too many elements'!r})")
     if field.struct is None and field.type in FORMATS and field.type not in ("uuid", "bool"):
         source.emit(f"{target} = list(unpack_from('>%d{FORMATS[field.type]}' % n, buf, pos)); pos += n{times}")
         return
     source.emit(f"{target} = items = []")
+    nested = _nested(field.struct, version, "item") if bounded and field.struct is not None else ""
+    if nested:
+        source.emit("total = n")
     source.emit("for _ in range(n):")
     source.depth += 1
     if field.struct is not None:
         source.emit(f"item, pos = read_{field.struct.name}(buf, pos)")
         source.emit("items.append(item)")
+        if nested:
+            source.emit(f"total += {nested}")
+            source.emit(f"if total > MAX_ELEMENTS: raise DecodeError({f'{field.name}: too many elements'!r})")
     elif field.type == "uuid":
         source.emit("items.append(bytes(buf[pos:pos + 16])); pos += 16")
     else:
@@ -198,8 +220,10 @@ def _read_array(source: Source, field: Field, target: str, flexible: bool) -> No
     source.depth -= 1
 
 
-def _tags_reader(source: Source, struct: StructDefinition, version: int) -> str:
+def _tags_reader(source: Source, struct: StructDefinition, version: int, bounded: bool) -> str:
     source.lines = []
+    if bounded:
+        source.emit("if n > MAX_TAGS: raise DecodeError('too many tagged fields')")
     source.emit("if n > len(buf) - pos: raise DecodeError('more tagged fields than bytes')")
     source.emit("for _ in range(n):")
     source.depth += 1
@@ -212,7 +236,7 @@ def _tags_reader(source: Source, struct: StructDefinition, version: int) -> str:
         if version in field.versions and version in field.tagged:
             source.emit(f"{keyword} tag == {field.tag}:")
             source.depth += 1
-            _read_field(source, field, version, True)
+            _read_field(source, field, version, True, bounded)
             _flush_reads(source)
             source.emit(f"if pos != limit: raise DecodeError({f'tagged field {field.name} has another size'!r})")
             source.depth -= 1

@@ -18,7 +18,12 @@ from kohort.protocol import codegen, schema, wire
 from kohort.protocol.wire import DecodeError, EncodeError, UnsupportedFieldError
 
 MAX_ELEMENTS = 250_000
-"""The longest array of a request: more names or partitions than any cluster has. Answers are as long as they are."""
+"""The most elements that a request may have in an array and those within it together: more names or partitions than
+any cluster has. Answers are as long as they are."""
+MOST_ELEMENTS = {"ProduceRequest": 20_000}
+"""Fewer, where the request is read and handled at once: more than a producer can put into a megabyte."""
+MAX_TAGS = 16
+"""The most tagged fields of one struct of a request."""
 _UNSET: Any = type("UNSET", (), {"__repr__": lambda self: "..."})()
 
 
@@ -189,9 +194,11 @@ def _compile(message: type[Message], version: int) -> tuple[Any, Any]:
     definition = message.SCHEMA
     if version not in definition.valid:
         raise EncodeError(f"{definition.name} has no version {version}: {message.MIN_VERSION} to {message.MAX_VERSION}")
+    is_request = definition.name.endswith("Request")
     scope: dict[str, Any] = {
         "new": object.__new__,
-        "MAX_ELEMENTS": MAX_ELEMENTS if definition.name.endswith("Request") else 2**31,
+        "MAX_ELEMENTS": MOST_ELEMENTS.get(definition.name, MAX_ELEMENTS) if is_request else 2**31,
+        "MAX_TAGS": MAX_TAGS,
         "unpack_from": _struct.unpack_from,
         "pack": _struct.pack,
         **{name: value for name, value in vars(wire).items() if not name.startswith("__")},
@@ -199,8 +206,8 @@ def _compile(message: type[Message], version: int) -> tuple[Any, Any]:
     flexible = version in definition.flexible
     for struct in (*definition.structs.values(), definition.root):
         scope[struct.name] = message if struct is definition.root else getattr(message, struct.name)
-        for make in (codegen.reader_source, codegen.writer_source):
-            text, constants = make(struct, version, flexible)
+        reading = codegen.reader_source(struct, version, flexible, bounded=is_request)
+        for text, constants in (reading, codegen.writer_source(struct, version, flexible)):
             scope.update(constants)
             exec(compile(text, f"<{definition.name} v{version} {struct.name}>", "exec"), scope)
     for struct in definition.structs.values():
