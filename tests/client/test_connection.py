@@ -15,6 +15,7 @@ from kohort.client.blocking import BlockingTransport
 from kohort.client.config import Config
 from kohort.client.connection import PHASES, Connection, Phase
 from kohort.client.errors import AuthenticationError, KafkaError, NotConnectedError
+from kohort.client.renewal import Renewal
 from kohort.client.sasl import Credentials
 from kohort.protocol.apis import ApiKey
 from kohort.protocol.errors import ErrorCode
@@ -220,6 +221,11 @@ def test_plain_is_one_message() -> None:
     assert peer.connection.ready
 
 
+def test_credentials_show_no_password() -> None:
+    shown = Credentials("PLAIN", "alice", "hunter2")
+    assert "alice" in repr(shown) and "hunter2" not in f"{shown!r} {shown}"
+
+
 def test_a_mechanism_that_is_not_offered() -> None:
     with pytest.raises(AuthenticationError, match=r"does not offer sasl\.mechanism=SCRAM-SHA-256, only: PLAIN"):
         handshaken("SCRAM-SHA-256", 33)
@@ -247,6 +253,54 @@ def test_a_broker_that_cannot_prove_the_password() -> None:
     (header,) = peer.requests()
     with pytest.raises(AuthenticationError, match="does not know the password"):
         peer.answer(header, SaslAuthenticateResponse(auth_bytes=b"v=YWJj"))
+
+
+def known(lifetime_ms: int = 60_000) -> Peer:
+    peer = handshaken("PLAIN")
+    (header,) = peer.requests()
+    peer.answer(header, SaslAuthenticateResponse(session_lifetime_ms=lifetime_ms))
+    return peer
+
+
+def test_a_session_is_renewed_and_requests_wait_for_it() -> None:
+    peer = known()
+    peer.connection.send(1, HeartbeatRequest(group_id="before"))
+    peer.connection.renew(Credentials("PLAIN", "alice", "another"))
+    peer.connection.renew(Credentials("PLAIN", "alice", "twice"))
+    peer.connection.send(2, HeartbeatRequest(group_id="after"))
+    assert peer.connection.ready and peer.connection.in_flight == 3
+    before, handshake = peer.requests()
+    assert (before.api_key, handshake.api_key) == (ApiKey.HEARTBEAT, ApiKey.SASL_HANDSHAKE)
+    assert [answer.token for answer in peer.answer(before, HeartbeatResponse())] == [1]
+    peer.answer(handshake, SaslHandshakeResponse(mechanisms=["PLAIN"]))
+    (authenticate,) = peer.requests()
+    peer.answer(authenticate, SaslAuthenticateResponse(session_lifetime_ms=30_000))
+    assert (peer.connection.logins, peer.connection.session_lifetime_ms) == (2, 30_000)
+    (after,) = peer.requests()
+    assert [answer.token for answer in peer.answer(after, HeartbeatResponse())] == [2]
+
+
+def test_a_session_that_cannot_be_renewed_is_told_with_the_reason() -> None:
+    peer = known()
+    peer.connection.renew(Credentials("PLAIN", "alice", "revoked"))
+    (handshake,) = peer.requests()
+    peer.answer(handshake, SaslHandshakeResponse(mechanisms=["PLAIN"]))
+    (authenticate,) = peer.requests()
+    with pytest.raises(AuthenticationError, match=r"refused sasl\.username=alice: gone"):
+        peer.answer(authenticate, SaslAuthenticateResponse(error_code=58, error_message="gone"))
+
+
+def test_when_a_session_is_renewed() -> None:
+    peer = known(lifetime_ms=10_000)
+    renewal = Renewal(peer.connection, 0.9)
+    renewal.noticed(100.0)
+    assert not renewal.is_due(108.9) and renewal.is_due(109.0)
+    peer.connection.renew(Credentials("PLAIN", "alice", "secret"))
+    assert not renewal.is_due(109.0), "it is under way"
+    endless = known(lifetime_ms=0)
+    renewal = Renewal(endless.connection, 0.9)
+    renewal.noticed(100.0)
+    assert not renewal.is_due(1e12)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------

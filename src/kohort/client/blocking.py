@@ -5,16 +5,19 @@ Errors of the socket are NotConnectedError. No retries and no pool in here.
 
 from __future__ import annotations
 
+import random
 import secrets
 import select
 import socket
 import ssl
+import time
 from collections import deque
 from typing import Any
 
 from kohort.client.config import Config
 from kohort.client.connection import Answer, Connection
 from kohort.client.errors import KafkaTimeoutError, NotConnectedError
+from kohort.client.renewal import EARLIEST, LATEST, Renewal
 from kohort.client.security import ssl_context
 from kohort.client.tokens import credentials
 from kohort.protocol.errors import KafkaError
@@ -32,6 +35,8 @@ class BlockingTransport:
             secrets.token_urlsafe(24),
             config["receive.message.max.bytes"],
         )
+        self._config = config
+        self._renewal = Renewal(self.connection, random.uniform(EARLIEST, LATEST))
         self._answers: deque[Answer] = deque()
         self._token = 0
         self._socket = self._connect(config)
@@ -103,6 +108,10 @@ class BlockingTransport:
         self, token: int, request: Any, min_version: int = 0, max_version: int | None = None, *, lasting: bool = True
     ) -> None:
         """`take_answers` will give the answer under `token`."""
+        if self.connection.session_lifetime_ms and self._renewal.is_due(time.monotonic()):
+            given = credentials(self._config)
+            assert given is not None
+            self.connection.renew(given)
         self.connection.send(token, request, min_version, max_version, lasting=lasting)
         self._flush()
 
@@ -130,6 +139,7 @@ class BlockingTransport:
 
     def _receive_some(self) -> None:
         try:
+            shaking_hands = self.connection.is_shaking_hands
             count = self._socket.recv_into(self.connection.get_buffer())
             if count == 0:
                 raise self._lost("closed by the broker")
@@ -137,6 +147,8 @@ class BlockingTransport:
             output = self.connection.take_output()
             if output:
                 self._socket.sendall(output)
+            if shaking_hands:
+                self._renewal.noticed(time.monotonic())
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise

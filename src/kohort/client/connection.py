@@ -3,6 +3,9 @@
 A transport owns the socket: it writes what `take_output` gives, receives into `get_buffer` and tells `received` how
 much came. Large answers are received straight into memory of their own size. What is not Kafka's protocol is an error
 as soon as it shows, before any memory is taken for it. Nothing here waits, retries or knows the time.
+
+Where sessions of SASL end, whoever owns the connection has it `renew` before (KIP-368): requests that come meanwhile
+leave when the broker knows again who asks.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ class Phase(Enum):
     NEGOTIATING = "asks for the broker's versions"
     AUTHENTICATING = "exchanges SASL messages"
     READY = "takes requests"
+    RENEWING = "exchanges SASL messages again"
     CLOSED = "closed"
 
 
@@ -52,7 +56,8 @@ PHASES: dict[Phase, frozenset[Phase]] = {
     Phase.NEW: frozenset({Phase.NEGOTIATING, Phase.CLOSED}),
     Phase.NEGOTIATING: frozenset({Phase.AUTHENTICATING, Phase.READY, Phase.CLOSED}),
     Phase.AUTHENTICATING: frozenset({Phase.READY, Phase.CLOSED}),
-    Phase.READY: frozenset({Phase.CLOSED}),
+    Phase.READY: frozenset({Phase.RENEWING, Phase.CLOSED}),
+    Phase.RENEWING: frozenset({Phase.READY, Phase.CLOSED}),
     Phase.CLOSED: frozenset(),
 }
 
@@ -70,6 +75,16 @@ class _Waiting(NamedTuple):
     request: Any
     version: int
     lasting: bool
+
+
+class _Held(NamedTuple):
+    """A request that waits until the session is renewed."""
+
+    request: Any
+    version: int
+    token: int
+    lasting: bool
+    answered: bool
 
 
 class Connection:
@@ -91,11 +106,16 @@ class Connection:
         self._client_id = client_id
         self.credentials = credentials
         """May be given until `start`."""
+        self.logins = 0
+        """How often the broker has accepted them."""
+        self.session_lifetime_ms = 0
+        """Until when they are to be shown again, from the last time on; 0 where that is never."""
         self._nonce = nonce
         self._max_answer = max_answer
         self._exchange: Generator[bytes, bytes, None] | None = None
         self._correlation_id = 0
         self._waiting: deque[_Waiting] = deque()
+        self._later: list[_Held] = []
         self._output: list[bytes] = []
         self._small = bytearray(SMALL_READ)
         self._held = 0
@@ -110,11 +130,16 @@ class Connection:
 
     @property
     def ready(self) -> bool:
-        return self.phase is Phase.READY
+        return self.phase is Phase.READY or self.phase is Phase.RENEWING
+
+    @property
+    def is_shaking_hands(self) -> bool:
+        """The next answer may be about who asks: there may be something to write then."""
+        return self.phase is not Phase.READY
 
     @property
     def in_flight(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._later)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -150,10 +175,21 @@ class Connection:
 
         `answered=False` is for Produce with acks=0, which gets no answer.
         """
-        if self.phase is not Phase.READY:
+        if not self.ready:
             raise NotConnectedError(f"the connection to {self.name} is {self.closed or self.phase.value}")
         version = self.version_for(request, min_version, max_version)
-        self._put(request, version, token, lasting, answered)
+        if self.phase is Phase.RENEWING:
+            self._later.append(_Held(request, version, token, lasting, answered))
+        else:
+            self._put(request, version, token, lasting, answered)
+
+    def renew(self, credentials: Credentials) -> None:
+        """Show again who asks, by the same mechanism; where that is under way, it is."""
+        if self.phase is Phase.READY:
+            self.credentials = credentials
+            self._exchange = None
+            self._enter(Phase.RENEWING)
+            self._ask(SaslHandshakeRequest(mechanism=credentials.mechanism))
 
     def _put(self, request: Any, version: int, token: int | None, lasting: bool = True, answered: bool = True) -> None:
         number = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -226,7 +262,7 @@ class Connection:
             raise DecodeError(foreign)
         if not self._waiting:
             raise DecodeError("an answer that nobody asked for")
-        limit = self._max_answer if self.phase is Phase.READY else HANDSHAKE_LIMIT
+        limit = self._max_answer if self.ready else HANDSHAKE_LIMIT
         if not 4 <= size <= limit:
             raise DecodeError(f"an answer of {size} bytes, the limit is {limit} (receive.message.max.bytes)")
         if correlation_id != self._waiting[0].correlation_id:
@@ -299,6 +335,11 @@ class Connection:
             token = self._exchange.send(bytes(response.auth_bytes))
         except StopIteration:
             self._enter(Phase.READY)
+            self.logins += 1
+            self.session_lifetime_ms = response.session_lifetime_ms
+            held, self._later = self._later, []
+            for one in held:
+                self._put(*one)
         except (ValueError, KeyError) as error:
             raise AuthenticationError(f"{self.name} answered what is not SASL: {error!r}") from None
         else:
@@ -309,6 +350,7 @@ class Connection:
             self._enter(Phase.CLOSED)
             self.closed = reason
             self._waiting.clear()
+            self._later.clear()
 
 
 def foreign_protocol(head: bytes) -> str | None:

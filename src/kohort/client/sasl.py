@@ -19,6 +19,10 @@ class Credentials(NamedTuple):
     username: str
     password: str
 
+    def __repr__(self) -> str:
+        """Tracebacks are no place for a password."""
+        return f"Credentials({self.mechanism}, {self.username})"
+
 
 def exchange(given: Credentials, nonce: str) -> Generator[bytes, bytes, None]:
     """Yields what to send, is sent what came back, ends when the broker has accepted and shown who it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 import socket
 import ssl
@@ -11,8 +12,9 @@ from typing import Any
 
 from kohort.client.config import Config
 from kohort.client.connection import Answer, Connection
-from kohort.client.errors import NotConnectedError
-from kohort.client.sasl import OAUTHBEARER
+from kohort.client.errors import AuthenticationError, NotConnectedError
+from kohort.client.renewal import EARLIEST, LATEST, Renewal
+from kohort.client.sasl import OAUTHBEARER, Credentials
 from kohort.client.tokens import credentials
 from kohort.protocol.errors import KafkaError
 
@@ -35,6 +37,8 @@ class AsyncTransport(asyncio.BufferedProtocol):
             secrets.token_urlsafe(24),
             config["receive.message.max.bytes"],
         )
+        self._renewal = Renewal(self.connection, random.uniform(EARLIEST, LATEST))
+        self._renewing: asyncio.Task[None] | None = None
         self._config = config
         self._on_ready = on_ready
         self._on_answers = on_answers
@@ -46,8 +50,7 @@ class AsyncTransport(asyncio.BufferedProtocol):
         name = self.connection.name
         loop = asyncio.get_running_loop()
         if self._config["sasl.mechanism"] == OAUTHBEARER:
-            # A new token may have to be asked for, and that blocks.
-            self.connection.credentials = await asyncio.to_thread(credentials, self._config)
+            self.connection.credentials = await self._credentials()
         server_hostname = host if context is not None and context.check_hostname else None
         try:
             await loop.create_connection(lambda: self, host, port, ssl=context, server_hostname=server_hostname)
@@ -57,8 +60,34 @@ class AsyncTransport(asyncio.BufferedProtocol):
             raise NotConnectedError(f"cannot connect to {name}: {error.strerror or error}") from None
 
     def send(self, token: int, request: Any, min_version: int, max_version: int | None, answered: bool) -> None:
+        if self.connection.session_lifetime_ms and self._renewing is None:
+            loop = asyncio.get_running_loop()
+            if self._renewal.is_due(loop.time()):
+                self._renewing = loop.create_task(self._renew())
         self.connection.send(token, request, min_version, max_version, answered=answered)
         self._flush()
+
+    async def _renew(self) -> None:
+        """Requests go on while a new token is asked for, and wait in the connection while it is shown."""
+        failure: KafkaError | None = None
+        try:
+            given = await self._credentials()
+            if given is not None and self.connection.closed is None:
+                self.connection.renew(given)
+                self._flush()
+        except KafkaError as error:
+            failure = error
+        except Exception as error:  # of a function of the user's
+            failure = AuthenticationError(f"no new token for {self.connection.name}: {error!r}")
+        self._renewing = None
+        if failure is not None:
+            self._fail(failure)
+
+    async def _credentials(self) -> Credentials | None:
+        if self._config["sasl.mechanism"] != OAUTHBEARER:
+            return credentials(self._config)
+        # A new token may have to be asked for, and that blocks.
+        return await asyncio.to_thread(credentials, self._config)
 
     def _flush(self) -> None:
         output = self.connection.take_output()
@@ -68,6 +97,8 @@ class AsyncTransport(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """By our own wish: nobody is told."""
         self.connection.close(reason)
+        if self._renewing is not None:
+            self._renewing.cancel()
         if self._transport is not None:
             self._transport.abort()
 
@@ -100,7 +131,7 @@ class AsyncTransport(asyncio.BufferedProtocol):
         return self.connection.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        shaking_hands = not self.connection.ready
+        shaking_hands, was_ready = self.connection.is_shaking_hands, self.connection.ready
         try:
             answers = self.connection.received(nbytes)
         except KafkaError as error:
@@ -108,7 +139,8 @@ class AsyncTransport(asyncio.BufferedProtocol):
             return
         if shaking_hands:
             self._flush()
-            if self.connection.ready:
+            self._renewal.noticed(asyncio.get_running_loop().time())
+            if self.connection.ready and not was_ready:
                 self._on_ready()
         if answers:
             self._on_answers(answers)

@@ -14,6 +14,9 @@ from typing import NamedTuple
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
+"""Of what a broker keeps."""
+MOST_ITERATIONS = 1_000_000
+"""What a client computes for a broker that asks for it: some tenths of a second."""
 
 
 class ScramError(ValueError):
@@ -83,6 +86,8 @@ class ScramClient:
         if not fields["r"].startswith(self._nonce):
             raise ScramError("the broker answered another SCRAM exchange")
         salt, rounds = _decoded(fields["s"]), int(fields["i"])
+        if not MIN_ITERATIONS <= rounds <= MOST_ITERATIONS:
+            raise ScramError(f"the broker asks for {rounds} iterations, not {MIN_ITERATIONS} to {MOST_ITERATIONS}")
         salted = salted_password(self._mechanism, self._password, salt, rounds)
         client_key = _hmac(self._mechanism, salted, b"Client Key")
         without_proof = f"c=biws,r={fields['r']}"
