@@ -108,6 +108,7 @@ SHELL = {
     "cluster_control.py",
     "control.py",
     "broker_protocol.py",
+    "tls_transport.py",
     "http_port.py",
     "metrics_port.py",
     "control_routes.py",

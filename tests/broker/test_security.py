@@ -3,8 +3,10 @@
 import asyncio
 import os
 import random
+import re
 import ssl
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,14 +25,19 @@ from kafka import KafkaConsumer, KafkaProducer
 
 import kohort
 from fuzz_inputs import mutated
+from kohort.broker import tls_transport
 from kohort.broker.boot import StartError
 from kohort.broker.certificates import TestAuthority
 from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.listeners import Protocol, listeners
 from kohort.broker.tls import PrincipalMapping, distinguished_name
+from kohort.client.blocking import BlockingTransport
+from kohort.client.config import Config
+from kohort.client.connection import Phase
+from kohort.client.renewal import Renewal
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
-from wire import WireClient
+from wire import WireClient, batch, fetch_request, produce_request
 
 USERS = {"alice": "alice's secret", "bob": "b,o=b"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -197,6 +204,35 @@ def test_a_session_is_renewed_by_the_same_user_before_it_ends(closed):
     assert client.closed_by_peer(), "the session is over"
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_our_own_clients_renew_their_sessions_with_requests_under_way(closed, mechanism, monkeypatch):
+    """At every request that finds none being renewed: a session a request, and nothing is lost or refused."""
+    monkeypatch.setattr(Renewal, "is_due", lambda self, now_s: self._connection.phase is Phase.READY)
+    settings = {name.replace(".", "_"): value for name, value in closed.security.client("alice", mechanism).items()}
+    base = {"bootstrap_servers": closed.bootstrap_servers, **settings}
+    topic = f"renewed-{mechanism}"
+    with kohort.Producer(**base) as producer:
+        for number in range(50):
+            producer.send(topic, b"%d" % number)
+            producer.flush()
+    with kohort.Consumer(group_id=topic, auto_offset_reset="earliest", **base) as consumer:
+        consumer.subscribe(topic)
+        seen = []
+        while len(seen) < 50:
+            seen += [record.value for record in consumer.poll(1)]
+            consumer.commit()
+        assert seen == [b"%d" % number for number in range(50)]
+    transport = BlockingTransport("127.0.0.1", closed.port, Config({"bootstrap.servers": "x:1"} | dotted(settings)))
+    for _ in range(3):
+        assert transport.call(messages.MetadataRequest(topics=[])).controller_id == 1
+    assert transport.connection.logins == 4
+    transport.close()
+
+
+def dotted(settings):
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
 def test_a_session_is_not_renewed_by_somebody_else(closed):
     client = known(closed)
     handshake(client, "PLAIN")
@@ -278,6 +314,7 @@ def test_users_are_added_kept_and_revoked(tmp_path):
         client.alter_user_scram_credentials([change])["dave"].result(LIMIT_S)
     assert "dave" in (tmp_path / "kohort.users.json").read_text()
     assert "dave's own" not in (tmp_path / "kohort.users.json").read_text()
+    assert (tmp_path / "kohort.users.json").stat().st_mode & 0o077 == 0, "nobody else reads what is kept of passwords"
 
 
 def not_refused(broker, **settings):
@@ -312,8 +349,12 @@ def test_a_certificate_is_who_a_client_is():
         assert bob.call(request, 0).cluster_authorized_operations == 0
 
 
-@pytest.mark.parametrize("kind", ["none", "expired", "foreign"])
-def test_clients_without_a_certificate_that_counts(kind, tmp_path):
+ALERTS = {"none": "certificate required", "expired": "certificate expired", "foreign": "decrypt error"}
+REASONS = {"none": "PEER_DID_NOT_RETURN_A_CERTIFICATE", "expired": "has expired", "foreign": "signature failure"}
+
+
+@pytest.mark.parametrize("kind", ALERTS)
+def test_clients_without_a_certificate_that_counts_are_told_and_so_is_the_log(kind, tmp_path, caplog):
     with kohort.Broker(tls=True, config={"ssl.client.auth": "required"}) as broker:
         authority = broker.security.authority
         shown = {
@@ -321,8 +362,42 @@ def test_clients_without_a_certificate_that_counts(kind, tmp_path):
             "expired": lambda: authority.sign("late", days=-1),
             "foreign": lambda: TestAuthority(tmp_path).sign("stranger"),
         }[kind]()
-        with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+        with pytest.raises(ssl.SSLError, match=ALERTS[kind].replace(" ", "[ _]")):
             tls_client(broker, authority.ca_file, shown).call(messages.ApiVersionsRequest(), 0)
+    (line,) = [record.getMessage() for record in caplog.records if "handshake" in record.getMessage()]
+    assert "127.0.0.1" in line and re.search(REASONS[kind], line)
+
+
+def test_handshakes_that_are_begun_and_never_ended_are_bounded(monkeypatch, caplog):
+    monkeypatch.setattr(tls_transport, "MOST_HANDSHAKES", 2)
+    with kohort.Broker(tls=True) as broker:
+        idle = [WireClient(broker.bootstrap_servers) for _ in range(2)]
+        assert WireClient(broker.bootstrap_servers).closed_by_peer()
+        idle.pop().close()
+        client = None
+        while client is None:
+            try:
+                client = tls_client(broker, broker.security.authority.ca_file)
+            except (ssl.SSLError, OSError):
+                continue  # the one that left is not noticed yet
+        assert client.call(messages.ApiVersionsRequest(), 0).error_code == 0
+    assert "TLS handshakes are under way" in caplog.text
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_answers_of_megabytes_over_tls_in_pieces_of_any_size(loop, monkeypatch):
+    if loop == "asyncio":
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    with kohort.Broker(tls=True) as broker:
+        broker.create_topic("large")
+        client = tls_client(broker, broker.security.authority.ca_file)
+        value = random.Random(1).randbytes(900_000)
+        for _ in range(5):
+            answer = client.call(produce_request("large", batch(value, timestamp=2**40)), 9)
+            assert not answer.responses[0].partition_responses[0].error_code
+        fetched = client.call(fetch_request("large", 0, max_bytes=1 << 23, partition_max_bytes=1 << 23), 12)
+        assert bytes(fetched.responses[0].partitions[0].records).count(value) == 5
+        client.close()
 
 
 def test_certificates_are_reloaded_while_connections_go_on():

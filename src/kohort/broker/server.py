@@ -12,6 +12,7 @@ import contextlib
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from kohort.broker.apart import Apart
 from kohort.broker.authentication import ANONYMOUS, Guard
 from kohort.broker.broker_protocol import BrokerProtocol, BufferedBrokerProtocol
 from kohort.broker.clock import Clock
-from kohort.broker.connection import Connection
+from kohort.broker.connection import Connection, shown
 from kohort.broker.core import Core, Job
 from kohort.broker.listeners import Listener
 from kohort.broker.quotas import REQUEST_TIME
@@ -29,6 +30,7 @@ from kohort.broker.tls import Certificates, PrincipalMapping, distinguished_name
 
 if TYPE_CHECKING:
     from kohort.broker.peer_sockets import PeerSockets  # brokers on their own have no peers
+    from kohort.broker.tls_transport import Handshakes
 
 logger = logging.getLogger("kohort.broker")
 
@@ -65,6 +67,7 @@ class Server:
         self._jobs: set[Job] = set()  # on threads
         self._muted: set[Connection] = set()  # those whose end of waiting has a timer
         self._is_shut = False
+        self._handshakes: Handshakes | None = None
         self._peers: PeerSockets | None = None
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
@@ -83,18 +86,28 @@ class Server:
         return listeners
 
     async def _listen(self, listener: Listener) -> None:
-        plain = type(self._loop).__module__.startswith("asyncio")
-        protocol = BufferedBrokerProtocol if plain else BrokerProtocol
-        context = self.certificates.context if self.certificates and listener.protocol.encrypts else None
-        made = await self._loop.create_server(
-            lambda: protocol(self, listener), listener.host, listener.port, ssl=context, backlog=1024
-        )
+        made = await self._loop.create_server(self._protocol_of(listener), listener.host, listener.port, backlog=1024)
         self._listening.append(made)
         listener.host, listener.port = made.sockets[0].getsockname()[:2]
         if not listener.advertised_host:
             anywhere = listener.host in ("0.0.0.0", "::", "")
             listener.advertised_host = socket.gethostname() if anywhere else listener.host
             listener.advertised_port = listener.port
+
+    def _protocol_of(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
+        if listener.protocol.encrypts:
+            from kohort.broker.tls_transport import Handshakes, TlsProtocol
+
+            assert self.certificates is not None
+            context = self.certificates.context
+            handshakes = self._handshakes = self._handshakes or Handshakes(self._refused)
+            return lambda: TlsProtocol(context, lambda: BrokerProtocol(self, listener), handshakes)
+        plain = type(self._loop).__module__.startswith("asyncio")
+        protocol = BufferedBrokerProtocol if plain else BrokerProtocol
+        return lambda: protocol(self, listener)
+
+    def _refused(self, host: str, reason: str) -> None:
+        logger.warning("closing the connection of %s: %s", host, shown(reason))
 
     def admit(self, connection: Connection, listener: Listener, certificate: Any) -> None:
         """Who a new connection is, as far as its listener tells."""
@@ -167,8 +180,11 @@ class Server:
         return self._peers
 
     def _abort_peers(self) -> None:
+        """Connections that are not those of clients, or not yet."""
         if self._peers is not None:
             self._peers.abort()
+        if self._handshakes is not None:
+            self._handshakes.abort()
 
     def wake(self) -> None:
         """From any thread: something finished elsewhere."""
