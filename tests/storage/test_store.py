@@ -1,5 +1,6 @@
 """A data directory: its lock, its identity, its files, and topics that come and go."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -25,6 +26,23 @@ def test_a_directory_serves_one_broker_at_a_time(tmp_path):
         LogStore(tmp_path)
     store.close()
     open_store(tmp_path).close()
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [(errno.EMFILE, "limit of open files"), (errno.ENOSPC, "free space"), (errno.EROFS, "for writing")],
+)
+def test_what_a_disk_refuses_for_is_said_with_what_to_do(tmp_path, monkeypatch, number, says):
+    def refuses(*given, **more):
+        raise OSError(number, os.strerror(number))
+
+    store = open_store(tmp_path)
+    monkeypatch.setattr(files, "write_atomically", refuses)
+    with pytest.raises(StorageError, match=says) as raised:
+        store.write_file("some.json", b"{}")
+    assert os.strerror(number) in str(raised.value)
+    monkeypatch.undo()
+    store.close()
 
 
 def test_another_process_is_named_by_its_pid_and_its_death_frees_the_directory(tmp_path):

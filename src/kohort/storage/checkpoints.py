@@ -22,11 +22,14 @@ LOCK_FILE = ".lock"
 TopicPartition = tuple[str, int]
 
 
-def write_atomically(path: str | Path, data: bytes, *, sync: bool = False) -> None:
-    """Replace the file so that a reader (or a crash) sees the old content or the new one, never a mixture."""
+def write_atomically(path: str | Path, data: bytes, *, sync: bool = False, private: bool = False) -> None:
+    """Replace the file so that a reader (or a crash) sees the old content or the new one, never a mixture. A private
+    one is for its owner alone."""
     temporary = f"{path}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
+        if private:
+            os.fchmod(fd, 0o600)
         written = os.write(fd, data)
         while written < len(data):
             written += os.write(fd, data[written:])

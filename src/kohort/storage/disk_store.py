@@ -211,7 +211,7 @@ class LogStore(Store):
 
     def write_file(self, name: str, data: bytes) -> None:
         try:
-            checkpoints.write_atomically(self.path / name, data, sync=True)
+            checkpoints.write_atomically(self.path / name, data, sync=True, private=True)
         except OSError as error:
             raise StorageError(f"cannot write {self.path / name}: {error.strerror}; {advice(error)}") from error
 
