@@ -8,11 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fuzz_inputs as inputs
+import fuzz_sasl
 import fuzz_targets as targets
 from fuzz_inputs import fuzzed
 from kohort.protocol import messages
 from kohort.protocol.wire import DecodeError
+from kohort.records.batch import Record, build_batch
 from message_filler import fill, messages_and_versions
+
+HEADERS = (("h", b"x"),)
 
 
 @fuzzed(300)
@@ -43,6 +47,40 @@ def test_record_batches(seed: int, data: bytes) -> None:
     targets.record_batches(inputs.mutated(inputs.small_batch(chance), chance))
     targets.record_batches(inputs.small_batch(chance)[:61] + data)
     targets.record_batches(data)
+
+
+@fuzzed(300)
+@given(st.integers(0, 2**32), st.binary(max_size=100))
+def test_bodies_of_records(seed: int, data: bytes) -> None:
+    """Those of a sound batch with something wrong in them, in the codec that the batch has."""
+    chance = random.Random(seed)
+    count = chance.randrange(1, 4)
+    records = [Record(n, 1_000, chance.choice([None, b"k"]), chance.randbytes(9), HEADERS) for n in range(count)]
+    body = build_batch(records)[61:]
+    for codec in range(5):
+        targets.record_bodies(bytes([count, codec]) + inputs.mutated(body, chance, 2))
+    targets.record_bodies(data)
+
+
+@fuzzed(300)
+@given(st.integers(0, 2**32), st.binary(max_size=100))
+def test_messages_of_sasl(seed: int, data: bytes) -> None:
+    chance = random.Random(seed)
+    mechanism = chance.choice(fuzz_sasl.MECHANISMS)
+    for side, target in enumerate((fuzz_sasl.sasl_messages_of_clients, fuzz_sasl.sasl_messages_of_brokers)):
+        said = list(fuzz_sasl.transcript(mechanism)[side])
+        if chance.randrange(4):
+            at = chance.randrange(len(said))
+            said[at] = inputs.mutated(said[at], chance, 2)
+        target(fuzz_sasl.framed(mechanism, said))
+        target(data)
+
+
+@pytest.mark.parametrize("rounds", [b"0", b"-1", b"4095", b"1000001", b"2147483647", b"9" * 30, b"1e5", b"x"])
+def test_a_broker_cannot_have_a_client_compute_for_hours(rounds: bytes) -> None:
+    first = fuzz_sasl.transcript("SCRAM-SHA-256")[1][0]
+    said = [first[: first.rindex(b"i=") + 2] + rounds]
+    fuzz_sasl.sasl_messages_of_brokers(fuzz_sasl.framed("SCRAM-SHA-256", said))
 
 
 COORDINATOR_RECORDS = [
