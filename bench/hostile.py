@@ -17,7 +17,7 @@ from hostile_attacks import ATTACKS, Wire, find_coordinator, frame, join
 from kohort.protocol import messages as m
 from process import resident_bytes
 from tables import Table
-from targets import running
+from targets import Target, running
 
 BEAT_S = 0.02
 AT_ONCE = 500
@@ -29,6 +29,19 @@ CONFIG = {
     "group.initial.rebalance.delay.ms": 0,
     "auto.create.topics.enable": "false",
 }
+GUARDED = CONFIG | {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+ENTRIES = 500
+ASK_FOR_MUCH = (
+    "512 Metadata(all) at once",
+    "100 ListGroups of 20,000 groups at once",
+    "240,000 names",
+    "OffsetFetch of 20,000 groups",
+    "Fetch of 100,000 partitions",
+)
+"""What an authorizer has to look at name by name."""
 
 
 def beat(address: str, group: str, stop: Any, result: Any) -> None:
@@ -78,6 +91,21 @@ def prepare(address: str) -> None:
             wire.receive()
 
 
+def add_entries(address: str) -> None:
+    """About topics and groups of others: each name that is asked for is held against them."""
+    kind = m.CreateAclsRequest
+    rows = [
+        kind.AclCreation(
+            resource_type=resource, resource_name=f"team-{number}-", resource_pattern_type=4,
+            principal=f"User:{number}", host="*", operation=3, permission_type=3,
+        )
+        for number in range(ENTRIES)
+        for resource in (2, 3)
+    ]  # fmt: skip
+    answer = Wire(address).call(kind(creations=rows), 3)
+    assert not any(row.error_code for row in answer.results), "the entries were not taken"
+
+
 def attack_of(name: str, address: str, seconds: float, answers: Any) -> None:
     answers.put(ATTACKS[name](address, seconds))
 
@@ -112,10 +140,19 @@ def run(options: argparse.Namespace) -> Iterator[Table]:
         with running(side, CONFIG) as target:
             prepare(target.bootstrap_servers)
             for name in ATTACKS:
-                longest_ms, grown_mb, said = measured(name, target, options.seconds)
-                waits.put(side, name, longest_ms, "ms", goal="below 200 ms")
-                memory.put(side, name, grown_mb, "MB", goal="below 100 MB")
-                told = ", ".join(f"{kind} {count}" for kind, count in sorted(said.items()))
-                memory.notes.append(f"{side}: {name}: {told or '-'}")
+                attack(target, name, name, options.seconds, waits, memory)
+        with running(side, GUARDED) as target:
+            prepare(target.bootstrap_servers)
+            add_entries(target.bootstrap_servers)
+            for name in ASK_FOR_MUCH:
+                attack(target, name, f"{name}, with an authorizer", options.seconds, waits, memory)
     yield waits
     yield memory
+
+
+def attack(target: Target, name: str, shown: str, seconds: float, waits: Table, memory: Table) -> None:
+    longest_ms, grown_mb, said = measured(name, target, seconds)
+    waits.put(target.side, shown, longest_ms, "ms", goal="below 200 ms")
+    memory.put(target.side, shown, grown_mb, "MB", goal="below 100 MB")
+    told = ", ".join(f"{kind} {count}" for kind, count in sorted(said.items()))
+    memory.notes.append(f"{target.side}: {shown}: {told or '-'}")

@@ -30,6 +30,7 @@ SECTIONS = (
     "produce",
     "decode",
     "log",
+    "security",
     "hostile",
     "spark",
     "spark_sink",
