@@ -13,7 +13,16 @@ import pytest
 import kohort
 from kohort.broker import event_log, meter
 from kohort.broker.meter import GroupCounters, Meter
-from kohort.broker.metrics import EXPORTED, MOST_PARTITIONS, OTHER_TOPICS, Snapshot, _present, families, snapshot
+from kohort.broker.metrics import (
+    EXPORTED,
+    MOST_PARTITIONS,
+    OTHER_TOPICS,
+    Exposition,
+    Snapshot,
+    _present,
+    families,
+    snapshot,
+)
 from kohort.client.admin_types import NewTopic
 from kohort.coordinator import events
 from kohort.coordinator.causes import Cause, CauseKind, Who
@@ -193,6 +202,15 @@ def test_partitions_beyond_the_limit_are_counted_together():
     assert ("a", "1") in sizes and (OTHER_TOPICS, "") in sizes and ("b", "0") not in sizes
     assert found.simple["kafka_server_replicamanager_partitioncount"] == MOST_PARTITIONS + 2
     assert {family.name for family in families(found)} <= {name.removesuffix("_total") for name in EXPORTED}
+
+
+def test_what_clients_call_themselves_cannot_forge_a_line_of_the_metrics():
+    with kohort.Broker() as broker:
+        found = broker._call(lambda running: snapshot(running.core, Meter(lambda: 0.0), 0))
+    found.add("kohort_group_joins_total", ('shop"} 1\nforged{x="',), 1)
+    lines = Exposition().text(found).decode().splitlines()
+    assert not [line for line in lines if line.startswith("forged")]
+    assert any(r'group="shop\"} 1\nforged{x=\""' in line for line in lines)
 
 
 def test_latencies_fall_into_buckets_of_milliseconds():

@@ -66,6 +66,16 @@ def test_a_restart_of_the_broker_neither_loses_nor_doubles(broker):
     assert [int(r.value) for r in stored(broker, "restarted")] == list(range(2000))
 
 
+def test_a_broker_that_is_not_there_is_told_as_such():
+    settings = {"delivery_timeout_ms": 400, "request_timeout_ms": 300, "max_block_ms": 400}
+    lonely = kohort.Producer(bootstrap_servers="127.0.0.1:1", **settings)
+    with pytest.raises(KafkaError, match=r"cannot connect to 127\.0\.0\.1:1") as raised:
+        lonely.send("orders", b"x")
+        lonely.flush()
+    assert "UNKNOWN_TOPIC" not in str(raised.value)
+    lonely.close()
+
+
 @pytest.mark.parametrize(("acks", "offset"), [("0", -1), ("1", 0), ("all", 0)])
 def test_acks(broker, acks, offset):
     with producer(broker, acks=acks) as p:
