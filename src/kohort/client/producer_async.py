@@ -175,12 +175,11 @@ class AsyncProducer:
         if topic not in self._topics:
             self._topics.add(topic)
             cluster.watch(self._topics)
+        until = asyncio.get_running_loop().time() + patience_ms / 1000
         try:
-            async with asyncio.timeout(patience_ms / 1000):
-                while topic not in self._partitions:
-                    await cluster.refresh(patience_ms)
-                    if topic not in self._partitions:
-                        await asyncio.sleep(self.config["retry.backoff.ms"] / 1000)
+            if topic not in self._partitions:
+                await self._find(cluster, topic, until)
+            async with asyncio.timeout_at(until):
                 while (
                     self._batching.buffered_bytes
                     and self._batching.buffered_bytes + size > self.config["buffer.memory"]
@@ -192,6 +191,23 @@ class AsyncProducer:
             if isinstance(error, KafkaError):
                 raise
             raise self._not_prepared(topic, patience_ms) from None
+
+    async def _find(self, cluster: Cluster, topic: str, until: float) -> None:
+        """Where nobody has answered at all, the error of that is raised: it says who could not be reached, and why."""
+        loop, answered = asyncio.get_running_loop(), False
+        while topic not in self._partitions:
+            left_s = until - loop.time()
+            if left_s <= 0:
+                raise TimeoutError
+            try:
+                await cluster.refresh(max(round(1000 * left_s), 1))
+            except KafkaTimeoutError:
+                if not answered:
+                    raise
+                raise TimeoutError from None
+            answered = True
+            if topic not in self._partitions:
+                await asyncio.sleep(min(self.config["retry.backoff.ms"] / 1000, max(until - loop.time(), 0)))
 
     def _not_prepared(self, topic: str, patience_ms: int) -> KafkaError:
         if topic in self._partitions:
