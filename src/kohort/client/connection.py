@@ -4,8 +4,8 @@ A transport owns the socket: it writes what `take_output` gives, receives into `
 much came. Large answers are received straight into memory of their own size. What is not Kafka's protocol is an error
 as soon as it shows, before any memory is taken for it. Nothing here waits, retries or knows the time.
 
-Where sessions of SASL end, whoever owns the connection has it `renew` before (KIP-368): requests that come meanwhile
-leave when the broker knows again who asks.
+Where sessions of SASL end, whoever owns the connection has it `renew` with the next request (KIP-368): that, and what
+comes meanwhile, leaves when the broker knows again who asks.
 """
 
 from __future__ import annotations
@@ -183,13 +183,17 @@ class Connection:
         else:
             self._put(request, version, token, lasting, answered)
 
-    def renew(self, credentials: Credentials) -> None:
-        """Show again who asks, by the same mechanism; where that is under way, it is."""
+    def hold(self) -> None:
+        """Requests wait from now on: the session is to be renewed before it ends, by `renew`."""
         if self.phase is Phase.READY:
-            self.credentials = credentials
             self._exchange = None
             self._enter(Phase.RENEWING)
-            self._ask(SaslHandshakeRequest(mechanism=credentials.mechanism))
+
+    def renew(self, credentials: Credentials) -> None:
+        """Show again who asks, by the same mechanism."""
+        self.hold()
+        self.credentials = credentials
+        self._ask(SaslHandshakeRequest(mechanism=credentials.mechanism))
 
     def _put(self, request: Any, version: int, token: int | None, lasting: bool = True, answered: bool = True) -> None:
         number = (self._correlation_id + 1) & 0x7FFFFFFF

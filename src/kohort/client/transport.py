@@ -60,15 +60,16 @@ class AsyncTransport(asyncio.BufferedProtocol):
             raise NotConnectedError(f"cannot connect to {name}: {error.strerror or error}") from None
 
     def send(self, token: int, request: Any, min_version: int, max_version: int | None, answered: bool) -> None:
-        if self.connection.session_lifetime_ms and self._renewing is None:
+        if self.connection.session_lifetime_ms:
             loop = asyncio.get_running_loop()
             if self._renewal.is_due(loop.time()):
+                self.connection.hold()
                 self._renewing = loop.create_task(self._renew())
         self.connection.send(token, request, min_version, max_version, answered=answered)
         self._flush()
 
     async def _renew(self) -> None:
-        """Requests go on while a new token is asked for, and wait in the connection while it is shown."""
+        """A new token may have to be asked for first; requests wait in the connection."""
         failure: KafkaError | None = None
         try:
             given = await self._credentials()

@@ -38,6 +38,7 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
         if count > 1:
             row = response.CreatableTopicResult(name=name)
             _refuse(row, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            row.configs = []  # as Kafka writes it
             response.topics.append(row)
     for asked in request.topics:
         if names[asked.name] > 1:
