@@ -32,12 +32,13 @@ def kohort_columns(servers: str, keys: list[bytes], values: list[bytes], topic: 
     import pyarrow as pa
 
     import kohort.client.column_batches
-    import kohort.client.producer_columns
+    import kohort.client.producer_columns  # noqa: F401
+    from kohort import Producer
 
     table = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
 
     def send() -> None:
-        with kohort.Producer(bootstrap_servers=servers) as producer:
+        with Producer(bootstrap_servers=servers) as producer:
             stored = producer.send_columns(topic, table).result()
         assert sum(row.rows for row in stored) == len(values)
 
@@ -45,10 +46,10 @@ def kohort_columns(servers: str, keys: list[bytes], values: list[bytes], topic: 
 
 
 def kohort_send(servers: str, keys: list[bytes], values: list[bytes], topic: str) -> Callable[[], None]:
-    import kohort
+    from kohort import Producer
 
     def send() -> None:
-        with kohort.Producer(bootstrap_servers=servers) as producer:
+        with Producer(bootstrap_servers=servers) as producer:
             for key, value in zip(keys, values, strict=True):
                 producer.send(topic, value, key)
 
