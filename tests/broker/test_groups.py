@@ -242,7 +242,7 @@ def test_loading_takes_slices_and_others_are_served_meanwhile() -> None:
         assert client.call(messages.ApiVersionsRequest(), 0).error_code == 0
         again.advance(0)
         slices += 1
-    assert slices > 5
+    assert slices > 1
     assert len(again.groups.coordinator.groups) == 700
     assert again.groups.coordinator.group("a0").offsets["orders"][0].committed_offset % 700 == 0
 
