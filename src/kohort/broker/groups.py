@@ -21,7 +21,6 @@ from kohort.broker.transaction_markers import Ending, Told
 from kohort.broker.txn_commit_admission import TxnCommitAdmission
 from kohort.coordinator.coordinator import GROUPS_AT_ONCE, Coordinator
 from kohort.coordinator.effects import Decision, Request, SharedResponse
-from kohort.coordinator.modern.work import Work
 from kohort.coordinator.records import OFFSETS_TOPIC, OffsetCommit, TransactionalCommit
 from kohort.coordinator.replay import ShardGroups
 from kohort.coordinator.shard import Write
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from kohort.broker.core import Core
     from kohort.broker.long_work import Steps
     from kohort.broker.topics import Topic
+    from kohort.coordinator.modern.work import Work
 
 logger = logging.getLogger("kohort.groups")
 

@@ -9,9 +9,9 @@ One owner, no locks, no clock, no I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kohort.coordinator import admin, expiry, offsets, txn_offsets
+from kohort.coordinator import admin, expiry, kinds, offsets, txn_offsets
 from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.classic import join
 from kohort.coordinator.context import Context, CoordinatorConfig, Topics
@@ -21,9 +21,6 @@ from kohort.coordinator.gathering import Gathering
 from kohort.coordinator.group import Group
 from kohort.coordinator.homing import home_strays
 from kohort.coordinator.kinds import HEARTBEAT, KINDS
-from kohort.coordinator.modern import classic_members, describe, elsewhere, heartbeat
-from kohort.coordinator.modern.refusing import check_request
-from kohort.coordinator.modern.work import Work
 from kohort.coordinator.records import Change, partition_for
 from kohort.coordinator.refusals import failed, refusal
 from kohort.coordinator.replay import ShardGroups
@@ -49,6 +46,9 @@ from kohort.protocol.messages import (
     SyncGroupRequest,
     TxnOffsetCommitRequest,
 )
+
+if TYPE_CHECKING:
+    from kohort.coordinator.modern.work import Work
 
 NONE = ErrorCode.NONE
 ACTIVE = Life.ACTIVE
@@ -298,20 +298,25 @@ class Coordinator:
     def _consumer_heartbeat(self, request: Request) -> None:
         if not self.is_active:
             return self._reply(request, refusal(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        from kohort.coordinator.modern.heartbeat import heartbeat  # late, as in kinds.py
+        from kohort.coordinator.modern.refusing import check_request
+
         if refused := check_request(request.message, request.version, self.config.assignors):
             response = ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
             return self._reply(request, response)
-        self._decide(heartbeat.heartbeat, request)
+        self._decide(heartbeat, request)
 
     def computed(self, work: Work, made: Any, error: Exception | None, now_ms: int) -> None:
         """What was asked for in `effects.work` has come, or has failed; the group is looked at as it is now."""
+        from kohort.coordinator.modern.elsewhere import computed
+
         self._now_ms = now_ms
         shard = self._shard(work.group_id)
         if shard.life is not ACTIVE:
             return
         shard.state.now_ms = now_ms
         try:
-            self.runtime.decided(shard, elsewhere.computed(shard.state, work, made, error))
+            self.runtime.decided(shard, computed(shard.state, work, made, error))
         except Exception:
             self.runtime.crashed(shard, now_ms)
             raise
@@ -351,17 +356,17 @@ class Coordinator:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
         if error:
             return self._reply(request, join.join_response(request, error, message.member_id))
-        self._decide(classic_members.join, request)
+        self._decide(kinds.join, request)
 
     def _sync(self, request: Request) -> None:
         """While the group loads Kafka 4.3 says so; older versions answered REBALANCE_IN_PROGRESS instead."""
         message = request.message
         if request.version >= 5 and (message.protocol_type is None or message.protocol_name is None):
             return self._reply(request, refusal(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        self._decide(classic_members.sync, request)
+        self._decide(kinds.sync, request)
 
     def _leave(self, request: Request) -> None:
-        self._decide(classic_members.leave, request)
+        self._decide(kinds.leave, request)
 
     def _delete_offsets(self, request: Request) -> None:
         self._decide(offsets.delete, request)
@@ -393,13 +398,15 @@ class Coordinator:
         gathering.close(self.effects)
 
     def _consumer_describe(self, request: Request) -> None:
+        from kohort.coordinator.modern.describe import describe
+
         gathering = Gathering(request)
         for group_id in request.message.group_ids:
             shard = self._shard(group_id)
             if not group_id:
                 row = admin.consumer_describe_error(group_id, ErrorCode.INVALID_GROUP_ID)
             elif shard.life is ACTIVE:
-                row = describe.describe(shard.state, group_id, request)
+                row = describe(shard.state, group_id, request)
                 if request.message.include_authorized_operations and not row.error_code:
                     row.authorized_operations = admin.ALL_GROUP_OPERATIONS
             else:
