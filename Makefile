@@ -7,7 +7,7 @@ RECIPES := .venv-recipes
 RUNS ?= 200
 OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
-.PHONY: demo test test-again browser recipes docs dist lint conformance bench hostile sim soak soak-spark soak-transactions soak-exactly-once clean help
+.PHONY: demo test test-again browser recipes docs dist lint conformance bench hostile sim soak soak-cluster soak-spark soak-transactions soak-exactly-once clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
@@ -16,6 +16,7 @@ help:
 	@echo "make conformance  compare with a real Apache Kafka, and tests that take long (needs a JDK 17+ and Maven)"
 	@echo "make sim          thousands of simulated clusters, each with its own faults"
 	@echo "make soak         ten minutes of real clients and real crashes"
+	@echo "make soak-cluster three brokers killed, paused and restarted every few seconds, on a directory and on S3"
 	@echo "make soak-spark   two Spark applications and a consumer in one group, killed, paused, reset; every offset audited"
 	@echo "make soak-transactions  read, process, write on three brokers; brokers and clients are killed, every record once"
 	@echo "make soak-exactly-once  a Spark query that writes exactly once, killed at every step, on kohort and on Apache Kafka (RUNS=200)"
@@ -84,6 +85,10 @@ sim: $(READY)
 
 soak: $(READY)
 	$(BIN)/python tests/soak.py --minutes 10
+
+soak-cluster: $(READY)
+	$(BIN)/python tests/soak.py --minutes 5 --groups 8 --workers 4 --rate 50 --cluster directory
+	$(BIN)/python tests/soak.py --minutes 5 --groups 8 --workers 4 --rate 50 --cluster s3
 
 soak-spark: $(READY)
 	$(BIN)/python tests/soak_spark_steady.py

@@ -1,4 +1,5 @@
-"""The soak: real clients of four kinds, real sockets, real crashes. `python tests/soak.py --minutes 10`.
+"""The soak: real clients of four kinds, real sockets, real crashes. `python tests/soak.py --minutes 10`; with
+`--cluster directory` or `--cluster s3` on three brokers, see soak_cluster.py.
 
 A broker process is killed with -9 every 20 seconds and started again, so are the processes of the consumers, now and
 then, while producers and 200 consumers in 40 groups go on. At the end: nothing acknowledged is lost, nothing skipped,
@@ -9,6 +10,7 @@ slow leak would show in one life as well.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import random
@@ -24,7 +26,7 @@ from typing import Any
 import kohort
 from kohort.client import TopicPartition
 from kohort.client.admin_types import NewTopic
-from soak_audit import audit
+from soak_audit import Audit, Ledgers, audit
 from soak_processes import BrokerProcess, Memory, Workers
 from soak_producers import PARTITIONS, Produced, produce_confluent, produce_own
 
@@ -50,11 +52,14 @@ class Soak:
         self.broken: list[str] = []
         self.topics = [f"topic-{number}" for number in range(TOPICS)]
         self.groups = {f"group-{number}": self.topics[number % TOPICS] for number in range(options.groups)}
-        config = {"group.initial.rebalance.delay.ms": 500, "kohort.group.events.topic.enable": "true"}
-        self.broker = BrokerProcess(home, config)
+        self.broker = self._make_broker()
         self._broker_lock = threading.Lock()
         self._over = threading.Event()
         self.began = time.monotonic()
+
+    def _make_broker(self) -> Any:
+        config = {"group.initial.rebalance.delay.ms": 500, "kohort.group.events.topic.enable": "true"}
+        return BrokerProcess(self.home, config)
 
     def run(self) -> bool:
         options = self.options
@@ -62,7 +67,7 @@ class Soak:
         with kohort.Admin(bootstrap_servers=self.broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in self.topics])
         consumers = [f"{kind}:{group}:{topic}" for group, topic in self.groups.items() for kind in KINDS]
-        workers = Workers(self.broker.bootstrap_servers, self.home, consumers, options.workers)
+        workers = Workers(self.broker.bootstrap_servers, self.home, consumers, options.workers, self._foreign())
         stop_producing = threading.Event()
         producers = self._start_producers(stop_producing)
         watcher = threading.Thread(target=self._watch_memory, daemon=True)
@@ -83,6 +88,10 @@ class Soak:
             workers.stop()
             self._over.set()
         return self._judge(workers, ends)
+
+    def _foreign(self) -> list[tuple[list[str], list[str]]]:
+        """Programs of other languages, and the consumers that each is to have."""
+        return []
 
     def _start_producers(self, stop: threading.Event) -> list[threading.Thread]:
         threads = []
@@ -181,14 +190,15 @@ class Soak:
         rebalances = self._count_rebalances()
         with self._broker_lock:
             self.broker.stop()
-        found = audit(workers.ledgers(), self.groups, ends)
+        ledgers = workers.ledgers()
+        found = audit(ledgers, self.groups, ends)
         broken = self.broken + self.produced.failed + found.broken
         if lost:
             broken.append(f"{lost} acknowledged records are lost")
         if duplicates:
             broken.append(f"{duplicates} records are stored twice, by idempotent producers")
         broken += self._judge_memory()
-        self._print_figures(workers, found, rebalances, sum(map(len, stored.values())))
+        self._print_figures(self._figures(workers, ledgers, found, rebalances, sum(map(len, stored.values()))), found)
         for what in broken[:20]:
             print(f"BROKEN: {what}")
         print(f"{len(broken)} promises broken" if broken else "every promise kept", flush=True)
@@ -236,13 +246,13 @@ class Soak:
             broken.append(f"the broker grows by {slope:.2f} MB a minute in its last life")
         return broken
 
-    def _print_figures(self, workers: Workers, found: Any, events: Counter[str], stored: int) -> None:
+    def _figures(
+        self, workers: Workers, ledgers: Ledgers, found: Audit, events: Counter[str], stored: int
+    ) -> list[tuple[str, Any]]:
         ends = self.memory.ends()
         joined, evicted, left = (events[f"Member{what}"] for what in ("Joined", "Evicted", "Left"))
-        rows = [
-            ("records stored / acknowledged", f"{stored} / {len(self.produced)}"),
-            ("records processed", f"{found.processed} ({found.again} of them again, after a crash or rebalance)"),
-            ("commits acknowledged", found.commits),
+        return [
+            *self._figures_of_records(found, stored),
             ("rebalances completed", events["RebalanceCompleted"]),
             ("members joined / evicted / left", f"{joined} / {evicted} / {left}"),
             ("broker kills / slowest start", f"{self.broker.lives - 1} / {self.broker.slowest_start_s:.2f} s"),
@@ -253,11 +263,28 @@ class Soak:
              f"{max((s[3] for s in self.memory.samples), default=0):.1f} MB resident"),
             ("growth in the last life", f"{self.memory.slope(self.broker.lives):+.2f} MB a minute"),
         ]  # fmt: skip
+
+    def _figures_of_records(self, found: Audit, stored: int) -> list[tuple[str, Any]]:
+        return [
+            ("records stored / acknowledged", f"{stored} / {len(self.produced)}"),
+            ("records processed", f"{found.processed} ({found.again} of them again, after a crash or rebalance)"),
+            ("commits acknowledged", found.commits),
+        ]
+
+    def _print_figures(self, rows: list[tuple[str, Any]], found: Audit) -> None:
         print()
         for name, value in rows:
             print(f"{name:46s} {value}")
         for what, count in sorted(found.gave_up.items(), key=lambda item: -item[1])[:5]:
             print(f"    {count} x {what}")
+
+
+def _make(options: argparse.Namespace, home: Path, stack: contextlib.ExitStack) -> Soak:
+    if options.cluster is None:
+        return Soak(options, home)
+    from soak_cluster import ClusterSoak, store
+
+    return ClusterSoak(options, home, stack.enter_context(store(options.cluster, home)))
 
 
 def main() -> int:
@@ -267,16 +294,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=WORKERS, help="processes of the consumers")
     parser.add_argument("--rate", type=float, default=100, help="records produced a second")
     parser.add_argument("--seed", type=int, default=None, help="of the choice of victims")
+    parser.add_argument("--cluster", choices=["directory", "s3"], help="three brokers over such a store")
     parser.add_argument("--keep", metavar="DIR", help="keep the data and ledgers there")
     options = parser.parse_args()
     logging.getLogger("kohort").setLevel(logging.CRITICAL)
     home = Path(options.keep or tempfile.mkdtemp(prefix="kohort-soak-"))
     home.mkdir(parents=True, exist_ok=True)
-    soak = Soak(options, home)
-    try:
+    with contextlib.ExitStack() as stack:
+        soak = _make(options, home, stack)
+        stack.callback(soak.broker.kill)
         good = soak.run()
-    finally:
-        soak.broker.kill()
     if good and not options.keep:
         shutil.rmtree(home, ignore_errors=True)
     elif not good:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -17,17 +18,19 @@ STOP_LIMIT_S = 60
 
 
 class BrokerProcess:
-    """`kohort serve` on one port and one data directory through all its lives."""
+    """`kohort serve` on one port and one data directory through all its lives; or on what `where` says."""
 
-    def __init__(self, home: Path, config: dict[str, object]) -> None:
+    def __init__(
+        self, home: Path, config: Mapping[str, object], where: Sequence[str] = (), name: str = "broker"
+    ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port: int = probe.getsockname()[1]
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
-        self.log = home / "broker.log"
+        self.log = home / f"{name}.log"
         self.lives = 0
         self.slowest_start_s = 0.0
         self._command = [sys.executable, "-m", "kohort.cli", "serve", "--port", str(self.port)]
-        self._command += ["--data-dir", str(home / "broker"), "--log-level", "warning"]
+        self._command += [*(where or ("--data-dir", str(home / "broker"))), "--log-level", "warning"]
         for name, value in config.items():
             self._command += ["--config", f"{name}={value}"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,6 +52,10 @@ class BrokerProcess:
             raise RuntimeError(f"the broker did not start, see {self.log}: {line!r}")
         self.slowest_start_s = max(self.slowest_start_s, time.monotonic() - began)
         self._process = process
+
+    def signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
 
     def end(self, number: int) -> None:
         process, self._process = self._process, None
@@ -101,21 +108,33 @@ def _slope(rows: list[tuple[float, float]]) -> float:
 
 
 class Workers:
-    """The processes of the consumers; a killed one is replaced by one with the same consumers and a new ledger."""
+    """The processes of the consumers; a killed one is replaced by one with the same consumers and a new ledger.
 
-    def __init__(self, servers: str, home: Path, consumers: list[str], count: int) -> None:
+    `foreign` are further ones that are not Python's: their programs, which take the same arguments, and consumers.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        home: Path,
+        consumers: list[str],
+        count: int,
+        foreign: Sequence[tuple[list[str], list[str]]] = (),
+    ) -> None:
         self.servers = servers
         self.home = home
-        self.shares = [consumers[number::count] for number in range(count)]
-        self.lives = [0] * count
+        own = [sys.executable, str(Path(__file__).with_name("soak_worker.py"))]
+        self.shares = [(own, consumers[number::count]) for number in range(count)] + list(foreign)
+        self.lives = [0] * len(self.shares)
         self.kills = 0
-        self.processes: list[subprocess.Popen[bytes]] = [self._start(number) for number in range(count)]
+        self.processes: list[subprocess.Popen[bytes]] = [self._start(number) for number in range(len(self.shares))]
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
         self.lives[number] += 1
         name = f"w{number}.{self.lives[number]}"
-        command = [sys.executable, str(Path(__file__).with_name("soak_worker.py")), "--servers", self.servers]
-        command += ["--ledger", str(self.home / f"{name}.ledger"), "--name", name, *self.shares[number]]
+        program, consumers = self.shares[number]
+        ledger = str(self.home / f"{name}.ledger")
+        command = [*program, "--servers", self.servers, "--ledger", ledger, "--name", name, *consumers]
         with open(self.home / "workers.log", "ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
