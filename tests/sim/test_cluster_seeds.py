@@ -17,7 +17,7 @@ SEEDS = 8
 MINUTES = 0.5
 CONSUMER = {"protocols": ("consumer",)}
 RARE = ("offsets count whatever the end", "no markers after a load", "reply before append")
-"""Caught too, but after more seeds than a test has time for: `kohort sim --brokers 3 --mutations`, `--transactions`."""
+"""Caught too, but that takes longer than a test should: `kohort sim --brokers 3 --mutations`, and `--transactions`."""
 
 
 @pytest.fixture(autouse=True)
