@@ -14,7 +14,7 @@ from typing import Any
 
 from broker import PRODUCE_VERSION, check_produced
 from cluster_targets import Cluster, create_topic, directory, kafka_cluster, kohort_cluster, produce_request, s3
-from cluster_week import measure_week
+from cluster_week import WEEK_S, measure_week
 from coordinator import check_commit, check_heartbeat
 from failover import CONFIG, TOPIC, measure_failover, until_committed
 from group_load import COMMIT_VERSION, HEARTBEAT_VERSION, Member, find_coordinator, join_alone
@@ -27,7 +27,6 @@ from targets import Target, running
 
 CONNECTIONS, DEPTH = 16, 16
 SLOW_MS = 30
-DAY_S = 24 * 3600
 Opened = Callable[[], contextlib.AbstractContextManager[Cluster]]
 
 
@@ -36,7 +35,7 @@ def run(options: argparse.Namespace) -> Iterator[Table]:
         failover = Table("Fail-over, and what the store has")
         measure_failover(failover, rounds=3 if options.quick else 50)
         measure_move(failover, records=50_000 if options.quick else 1_000_000)
-        measure_week(failover, 3_600 if options.quick else DAY_S)
+        measure_week(failover, 3_600 if options.quick else WEEK_S)
         yield failover
         yield measure_two(options)
     yield measure_latency(options)

@@ -33,6 +33,7 @@ from tables import Table
 COMMIT_VERSION = 7
 WEEK_S = 7 * 24 * 3600
 STEP_S = 5
+LOOK_S = 7  # nothing that happens every so often happens so often
 
 
 class Size(NamedTuple):
@@ -113,7 +114,7 @@ def run_seconds(seconds: int) -> list[Size]:
             raise RuntimeError(f"commit {number} was refused")
         if number % 3600 == 0:
             hours.append(broker.size())
-        elif number % 60 == 0:
+        elif number % LOOK_S == 0:
             found, last = broker.size(), hours[-1]
             hours[-1] = Size(max(found.objects, last.objects), max(found.data, last.data))
     return hours
