@@ -175,11 +175,11 @@ def measure_two(options: argparse.Namespace) -> Table:
                 node: [Lane(m.connection, m.heartbeat(), HEARTBEAT_VERSION, check_heartbeat) for m in some]
                 for node, some in members.items()
             }
-            carried["heartbeats", size] = _carried(cluster, beating, options)
             committing = {
                 node: [Lane(_again(m), m.commit(TOPIC, 1), COMMIT_VERSION, check_commit) for m in some]
                 for node, some in members.items()
             }
+            carried["heartbeats", size] = _carried(cluster, beating, options)
             carried["commits", size] = _carried(cluster, committing, options)
     for name in ("heartbeats", "commits"):
         for at, how in enumerate(("by CPU", "by the clock")):
