@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.cluster.journal import decode
-from kohort.cluster.journal_writer import MAX_IN_FLIGHT, SPACING_MS, JournalWriter
+from kohort.cluster.journal_writer import GATHER_MS, MAX_IN_FLIGHT, SPACING_MS, JournalWriter
 
 
 class Log:
@@ -16,7 +16,7 @@ class Log:
 
     def append(self, writer, count=1):
         self.end += count
-        writer.add(self)
+        writer.add(self, count)
 
     def take_unjournaled(self, max_bytes):
         base, self.taken = self.taken, self.end
@@ -43,7 +43,7 @@ def test_an_idle_journal_is_written_to_at_once(writer):
     for now_ms in (0, 1):
         log.append(writer)
         assert writer.may_begin(now_ms)
-        writer.stored(writer.next("nonce", now_ms))
+        writer.stored(writer.next("nonce", now_ms), now_ms)
     assert log.told == [(1, 0), (2, 1)]
 
 
@@ -54,7 +54,7 @@ def test_what_comes_while_an_object_is_under_way_is_one_object(writer):
     for log in (*logs, *logs):
         log.append(writer)
         assert not writer.may_begin(100 + SPACING_MS - 1)
-    writer.stored(first)
+    writer.stored(first, 101)
     assert writer.may_begin(101)
     second = decode("", writer.next("b", 101).encoded())
     found = [(entry.partition, entry.base_offset, entry.next_offset) for entry in second.entries]
@@ -75,7 +75,7 @@ def test_a_slow_store_gets_several_side_by_side_and_they_are_told_in_order(write
     assert writer.next_deadline() is None
     for write in reversed(writes):
         assert log.told == []
-        writer.stored(write)
+        writer.stored(write, 100)
     assert log.told == [(1, 0), (2, 1), (3, 2)]
 
 
@@ -98,5 +98,29 @@ def test_a_word_without_records_waits_its_turn(writer):
     assert writer.may_begin(0, even_empty=True)
     write = writer.next("nonce", 0)
     assert not writer.may_begin(0, even_empty=True)
-    writer.stored(write)
+    writer.stored(write, 0)
     assert writer.may_begin(0, even_empty=True)
+
+
+def test_those_who_were_answered_are_waited_for_until_half_of_them_are_there(writer):
+    log = Log()
+    log.append(writer, 100)
+    writer.stored(writer.next("nonce", 0), 10)
+    log.append(writer, 49)
+    assert not writer.may_begin(10)
+    assert writer.next_deadline() == 10 + GATHER_MS
+    log.append(writer, 1)
+    assert writer.may_begin(10)
+    assert writer.next_deadline() is None
+
+
+def test_nobody_is_waited_for_long(writer):
+    log = Log()
+    log.append(writer, 1_000_000)
+    writer.stored(writer.next("nonce", 0), 10)
+    log.append(writer)
+    assert not writer.may_begin(10 + GATHER_MS - 1)
+    assert writer.may_begin(10 + GATHER_MS)
+    writer.stored(writer.next("nonce", 13), 14)
+    log.append(writer)
+    assert writer.may_begin(14)

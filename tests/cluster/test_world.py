@@ -206,7 +206,7 @@ def forget_the_seal(patch):
 
 
 def acknowledge_out_of_order(patch):
-    def stored(self, write):
+    def stored(self, write, now_ms):
         write.done = True
         if write in self.in_flight:
             self.in_flight.remove(write)

@@ -287,7 +287,7 @@ class Leading:
             logger.warning("the journal cannot be written, again in %d ms: %s", wait_ms, error)
             self._retries.append((now_ms + wait_ms, write))
         elif other is None:
-            journal.stored(write)
+            journal.stored(write, now_ms)
             self.tidying.stored(write.size, now_ms)
         else:
             self._membership.fenced(_why(write.name, other), now_ms)

@@ -1,13 +1,14 @@
 """What a broker writes to its journal: gathered over all partitions, a few objects in flight, acknowledged in order.
 
     writer.add(log)                             a log has something to store
-    if writer.may_begin(now_ms): writer.next()  create the object, on any thread; then writer.stored(write)
+    if writer.may_begin(now_ms): writer.next()  create the object, on any thread; then writer.stored(write, now_ms)
     writer.close(error)                         sealed by another, or given up: nothing of what waits was acknowledged
 
 An idle journal is written to at once. While an object is under way others gather for the next; where a store takes its
-time they do not wait for all of it, but for SPACING_MS. So a fast store gets few and full objects, a slow one several
-side by side. No input or output here. An object whose fate is not known is written again, the same bytes to the same
-slot.
+time they do not wait for all of it, but for SPACING_MS. Whoever was answered comes again: half as many records as the
+last object had are waited for, but not for longer than GATHER_MS. So a fast store gets few and full objects, a slow one
+several side by side. No input or output here. An object whose fate is not known is written again, the same bytes to the
+same slot.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kohort.cluster.journal import Start, encode
 
 MAX_IN_FLIGHT = 3
 SPACING_MS = 5
+GATHER_MS = 3
 MAX_BYTES = 8 * 1024 * 1024
 
 
@@ -95,7 +97,9 @@ class JournalWriter:
         self.in_flight: deque[JournalWrite] = deque()
         self._max_in_flight = max_in_flight
         self._dirty: dict[JournaledLog, None] = {}
+        self._gathered = self._expected = 0  # records that wait, and that are worth an object
         self._spaced_ms = 0
+        self._patience_ms = 0
 
     @property
     def stored_seq(self) -> int:
@@ -106,23 +110,30 @@ class JournalWriter:
     def is_idle(self) -> bool:
         return not self.in_flight and not self._dirty
 
-    def add(self, log: JournaledLog) -> None:
+    def add(self, log: JournaledLog, records: int = 0) -> None:
         self._dirty[log] = None
+        self._gathered += records
 
     def may_begin(self, now_ms: int, *, even_empty: bool = False) -> bool:
         """Whether there is something to write, and room in flight."""
         if not self.is_open or not (self._dirty or even_empty):
             return False
-        return not self.in_flight or (len(self.in_flight) < self._max_in_flight and now_ms >= self._spaced_ms)
+        if self.in_flight:
+            return len(self.in_flight) < self._max_in_flight and now_ms >= self._spaced_ms
+        return even_empty or self._gathered >= self._expected or now_ms >= self._patience_ms
 
     def next_deadline(self) -> int | None:
-        """When an object may be begun beside those under way, where one waits for that."""
-        waits = self._dirty and self.is_open and 0 < len(self.in_flight) < self._max_in_flight
-        return self._spaced_ms if waits else None
+        """When what waits may be begun at the latest, where that is a matter of time."""
+        if not self.is_open or not self._dirty or len(self.in_flight) >= self._max_in_flight:
+            return None
+        if self.in_flight:
+            return self._spaced_ms
+        return None if self._gathered >= self._expected else self._patience_ms
 
     def next(self, nonce: str, now_ms: int) -> JournalWrite:
         """The next object, of all that waits; where it `may_begin`."""
         self._spaced_ms = now_ms + SPACING_MS
+        self._expected, self._gathered = self._gathered // 2, 0
         write = JournalWrite(self.journal, self.next_seq, nonce, self.trimmed, self.stored_seq)
         while self._dirty and write.size < MAX_BYTES:
             log = next(iter(self._dirty))
@@ -132,11 +143,12 @@ class JournalWriter:
         self.in_flight.append(write)
         return write
 
-    def stored(self, write: JournalWrite) -> None:
+    def stored(self, write: JournalWrite, now_ms: int) -> None:
         """The object is in the store; logs are told in the order of the slots."""
         if not self.is_open:
             return
         write.done = True
+        self._patience_ms = now_ms + GATHER_MS
         while self.in_flight and self.in_flight[0].done:
             first = self.in_flight.popleft()
             self.said_trimmed = max(self.said_trimmed, first.trimmed)

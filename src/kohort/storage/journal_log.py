@@ -29,8 +29,8 @@ BLOCKS_AT_ONCE = 4
 
 
 class Journal(Protocol):
-    def add(self, log: Any) -> None:
-        """The log has something to store."""
+    def add(self, log: Any, records: int = 0) -> None:
+        """The log has something to store, so many records more."""
 
 
 def not_led(topic: str, partition: int) -> StorageError:
@@ -125,14 +125,14 @@ class JournalLog(MemoryLog):
         self.flush_async()
 
     def flush_async(self, callback: FlushCallback | None = None) -> None:
-        self._unflushed_records = 0
+        records, self._unflushed_records = self._unflushed_records, 0
         if self.failure is not None or self._journal is None or self.durable_offset >= self.end_offset:
             if callback is not None:
                 callback(self.failure)
             return
         if callback is not None:
             self._waiting.append((self.end_offset, callback))
-        self._journal.add(self)
+        self._journal.add(self, records)
 
     def take_unjournaled(self, max_bytes: int) -> tuple[int, int, list[Any]]:
         base_offset = self._journaled_offset
