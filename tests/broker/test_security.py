@@ -37,7 +37,7 @@ from kohort.client.connection import Phase
 from kohort.client.renewal import Renewal
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
-from wire import WireClient, batch, fetch_request, produce_request
+from wire import WireClient, World, batch, fetch_request, produce_request
 
 USERS = {"alice": "alice's secret", "bob": "b,o=b"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -315,6 +315,20 @@ def test_users_are_added_kept_and_revoked(tmp_path):
     assert "dave" in (tmp_path / "kohort.users.json").read_text()
     assert "dave's own" not in (tmp_path / "kohort.users.json").read_text()
     assert (tmp_path / "kohort.users.json").stat().st_mode & 0o077 == 0, "nobody else reads what is kept of passwords"
+
+
+def test_a_user_is_changed_once_a_request_and_many_are_looked_up_in_no_time():
+    world = World()
+    client, kind = world.connect(), messages.AlterUserScramCredentialsRequest
+    more = {"iterations": 4096, "salt": b"s", "salted_password": b"p"}
+    rows = [kind.ScramCredentialUpsertion(name="carol", mechanism=number, **more) for number in (1, 2)]
+    rows += [kind.ScramCredentialUpsertion(name=f"u{number}", mechanism=1, **more) for number in range(5_000)]
+    codes = {row.user: row.error_code for row in client.call(kind(upsertions=rows), 0).results}
+    assert codes.pop("carol") == ErrorCode.DUPLICATE_RESOURCE, "as in Kafka, whatever the mechanism"
+    assert set(codes.values()) == {0} and len(codes) == 5_000
+    kind = messages.DescribeUserScramCredentialsRequest
+    users = [kind.UserName(name=f"u{number}") for number in range(5_000)]
+    assert {row.error_code for row in client.call(kind(users=users), 0).results} == {0}
 
 
 def not_refused(broker, **settings):

@@ -20,8 +20,12 @@ from kohort.protocol.wire import DecodeError, EncodeError, UnsupportedFieldError
 MAX_ELEMENTS = 250_000
 """The most elements that a request may have in an array and those within it together: more names or partitions than
 any cluster has. Answers are as long as they are."""
-MOST_ELEMENTS = {"ProduceRequest": 20_000}
-"""Fewer, where the request is read and handled at once: more than a producer can put into a megabyte."""
+MOST_ELEMENTS = {
+    "ProduceRequest": 20_000,
+    "AlterUserScramCredentialsRequest": 20_000,
+    "DescribeUserScramCredentialsRequest": 20_000,
+}
+"""Fewer, where the request is handled at once. More than a producer can put into a megabyte."""
 MAX_TAGS = 16
 """The most tagged fields of one struct of a request."""
 _UNSET: Any = type("UNSET", (), {"__repr__": lambda self: "..."})()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kohort.protocol import messages
@@ -38,11 +39,11 @@ def describe_users(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     known: dict[str, list[tuple[int, int]]] = {}
     for (user, mechanism), keys in sorted(core.users.scram.items()):
         known.setdefault(user, []).append((_CODES[mechanism], keys.iterations))
-    asked = [row.name for row in request.users] if request.users else sorted(known)
-    for name in dict.fromkeys(asked):
+    asked = Counter(row.name for row in request.users) if request.users else Counter(sorted(known))
+    for name, times in asked.items():
         row = response.DescribeUserScramCredentialsResult(user=name, error_message=None)
         response.results.append(row)
-        if asked.count(name) > 1:
+        if times > 1:
             row.error_code = ErrorCode.DUPLICATE_RESOURCE
             row.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
         elif name not in known:
@@ -59,15 +60,15 @@ def alter_users(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     response = messages.AlterUserScramCredentialsResponse()
     errors: dict[str, KafkaError | None] = {}
     changes: dict[tuple[str, str], ScramKeys | None] = {}
-    for row in (*request.deletions, *request.upsertions):
+    for row, sets in (*((row, False) for row in request.deletions), *((row, True) for row in request.upsertions)):
         try:
-            who, keys = _change(core, row, row in request.upsertions)
-            if who in changes:
+            if row.name in errors:
                 raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in a request")
+            who, keys = _change(core, row, sets)
             changes[who] = keys
-            errors.setdefault(row.name, None)
+            errors[row.name] = None
         except KafkaError as error:
-            errors[row.name] = error
+            errors[row.name] = errors.get(row.name) or error
     try:
         core.users.change({who: keys for who, keys in changes.items() if errors[who[0]] is None})
     except KafkaError as error:
