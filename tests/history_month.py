@@ -1,6 +1,6 @@
 """A month of groups with a known course, tens of millions of commits: every report gives back what was put in.
 
-    python bench/history_course.py [--groups 200] [--days 30]
+    python tests/history_month.py [--groups 200] [--days 30]
 
 The course and the checks are those of tests/history/test_known_course.py, which plays ten hours of ten groups. Commits
 are made here by columns, a day at a time, and go the way of an ingest: records as they lie in `__consumer_offsets` to
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
 
 import numpy as np
 import numpy.typing as npt
