@@ -170,7 +170,10 @@ def _add_user(servers: str) -> None:
 def measure_heartbeats(site: Site, table: Table, options: argparse.Namespace) -> None:
     wire, group = Wire(site.target.bootstrap_servers), "innocent"
     find_coordinator(wire, group)
-    member_id, generation = join(wire, group)
+    generation = -1
+    while generation < 1:  # a real Kafka names a coordinator a moment before it is one
+        member_id, generation = join(wire, group)
+        time.sleep(0.1)
     request = m.HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id)
     for protocol in PROTOCOLS:
         lanes = [SecuredLane(site.connect(protocol), request, 3, _check_beat) for _ in range(16)]
