@@ -42,10 +42,11 @@ def read_on(group: Group) -> None:
 
 @pytest.mark.timeout(LIMIT_S)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [client for client in CLIENTS if client != "franz-go"])
 def test_a_clean_restart_of_each_broker_in_turn_causes_no_rebalance(
     client: str, protocol: str, commands: Callable[[str], Command], group: Group
 ) -> None:
+    """franz-go is left out: it gives everything up and joins again when its coordinator goes, cleanly or not."""
     member = commands(client)
     for _ in range(2):
         group.add(member, protocol)
