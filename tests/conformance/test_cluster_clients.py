@@ -46,7 +46,7 @@ def read_on(group: Group) -> None:
 def test_a_clean_restart_of_each_broker_in_turn_causes_no_rebalance(
     client: str, protocol: str, commands: Callable[[str], Command], group: Group
 ) -> None:
-    """franz-go is left out: it gives everything up and joins again when its coordinator goes, cleanly or not."""
+    """franz-go is left out: it was seen to give all up and to join again, and it is not known why."""
     member = commands(client)
     for _ in range(2):
         group.add(member, protocol)
