@@ -38,7 +38,7 @@ demo:
 	@$(PYTHON) tools/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-again: $(READY)  # what failed last, on its own: tells a busy machine from a bug
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS)
