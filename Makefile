@@ -7,7 +7,7 @@ RECIPES := .venv-recipes
 RUNS ?= 200
 OLD_PYTHON := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kohort needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 
-.PHONY: demo test test-again browser recipes docs dist lint conformance bench hostile sim soak soak-cluster soak-spark soak-transactions soak-exactly-once clean help
+.PHONY: demo test test-again browser recipes docs dist lint conformance moved bench hostile sim soak soak-cluster soak-spark soak-transactions soak-exactly-once clean help
 
 help:
 	@echo "make demo         watch a consumer group form, fail over and recover, then the same on Spark (FAST=1: without)"
@@ -78,6 +78,9 @@ $(VENV)/.release: $(READY)
 
 conformance: $(READY)
 	$(BIN)/python -m pytest -m conformance --timeout 1200
+
+moved: $(READY)  # some forty minutes
+	KOHORT_MOVED=all $(BIN)/python -m pytest -m conformance --timeout 1200 tests/conformance/test_moved_coordinator.py
 
 sim: $(READY)
 	$(BIN)/kohort sim --seeds 10000
