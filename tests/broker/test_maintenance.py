@@ -71,6 +71,19 @@ def test_a_topic_deleted_during_its_compaction():
     assert world.core.take_jobs() == []
 
 
+def test_a_partition_that_another_broker_leads_is_not_compacted_here(caplog):
+    """What is left of it here may be gone from the store: neither a reason to try nor one to be alarmed."""
+    world, topic, job = about_to_compact()
+    topic.partitions[0].leads = False
+    world.core.job_done(job, OSError("gone from the store"), world.now_ms)
+    assert "compaction failed" not in caplog.text
+    world.advance(1000)
+    assert world.core.take_jobs() == []
+    topic.partitions[0].leads = True
+    world.advance(1000)
+    assert len(world.core.take_jobs()) == 1
+
+
 def test_fsync_at_intervals():
     world = World({"kohort.fsync": "interval"})
     log = world.create_topic("t").partitions[0].log

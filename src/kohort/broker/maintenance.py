@@ -35,6 +35,7 @@ class CompactionJob:
     def __init__(self, maintenance: Maintenance, partition: Partition, compaction: Compaction) -> None:
         self.maintenance = maintenance
         self.partition = partition
+        self.log = partition.log
         self.compaction = compaction
 
     def run(self) -> None:
@@ -122,7 +123,7 @@ class Maintenance:
             if not topic.config.compact:
                 continue
             for partition in topic.partitions:
-                if partition in self.uncleanable or partition in self._failed:
+                if not partition.leads or partition in self.uncleanable or partition in self._failed:
                     continue
                 compaction = partition.log.start_compaction(now_ms)
                 if compaction is not None:
@@ -140,7 +141,9 @@ class Maintenance:
                 job.partition.log.finish_compaction(job.compaction)
             except KafkaError as failed:
                 error = failed
-        if error is not None:
+        if error is not None and (not job.partition.leads or job.partition.log is not job.log):
+            logger.debug("%s: compaction ended, another broker leads it by now: %s", job.partition, error)
+        elif error is not None:
             self._give_up(job.partition, error)
         else:
             logger.info("%s: compacted, %d bytes remain", job.partition, job.partition.log.size_bytes)
