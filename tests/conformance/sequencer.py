@@ -109,10 +109,17 @@ class Player:
         connection.call(ApiVersionsRequest(), 0)
         return connection
 
+    def begin(self, sequence: Sequence) -> Play:
+        return Play(self, sequence)
+
+    def before(self, play: Any, number: int) -> None:
+        """A step that comes next."""
+
     def play(self, sequence: Sequence) -> list[str]:
-        play = Play(self, sequence)
+        play = self.begin(sequence)
         try:
             for number, step in enumerate(sequence.steps):
+                self.before(play, number)
                 play.take(number, step)
         except LeaderOpen:
             play.lines.append("(which member leads is open from here on)")

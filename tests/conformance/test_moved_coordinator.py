@@ -22,7 +22,7 @@ from apache_kafka import ApacheKafkaCluster
 from conformance import membership_scripts, offset_scripts, static_member_scripts
 from conformance.group_script import SCRIPTS, TOPICS, Script
 from conformance.random_groups import random_script
-from conformance.sequencer import LeaderOpen, Play, Player, Sequence
+from conformance.sequencer import Play, Player, Sequence
 from conformance.test_differential import CONFIG, ONE_AT_A_TIME, assert_equal_play, create_topics
 from conformance.test_reassignments import elect, move
 from kafka_socket import KafkaSocket
@@ -81,20 +81,13 @@ class MovingPlayer(Player):
         answer = self.control.call(kind(group_id="elsewhere", topics=[topic]), 8)
         assert not answer.topics[0].partitions[0].error_code, answer
 
-    def play(self, sequence: Sequence) -> list[str]:
-        play = MovedPlay(self, sequence)
-        try:
-            for number, step in enumerate(sequence.steps):
-                if number and self.moves(number, bool(play.parked)):
-                    self.move()
-                    play.moved()
-                play.take(number, step)
-        except LeaderOpen:
-            play.lines.append("(which member leads is open from here on)")
-        finally:
-            for parked in play.parked:
-                parked.connection.close()
-        return play.lines
+    def begin(self, sequence: Sequence) -> Play:
+        return MovedPlay(self, sequence)
+
+    def before(self, play: Any, number: int) -> None:
+        if number and self.moves(number, bool(play.parked)):
+            self.move()
+            play.moved()
 
 
 class MovedPlay(Play):

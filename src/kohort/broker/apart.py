@@ -18,6 +18,17 @@ PATIENCE_S = 2.0
 Done = Callable[[Job, BaseException | None], None]
 
 
+def carry_out(job: Job, loop: asyncio.AbstractEventLoop, done: Done) -> None:
+    """On a thread. The loop is told without a future of its own, which would cost more than a small job does."""
+    error: BaseException | None = None
+    try:
+        job.run()
+    except BaseException as raised:
+        error = raised
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(done, job, error)
+
+
 class Apart:
     def __init__(self, loop: asyncio.AbstractEventLoop, done: Done) -> None:
         self._loop = loop
@@ -30,16 +41,8 @@ class Apart:
             self._loop.call_soon(self._finish, job, RuntimeError(f"{MOST} others have not come to an end"))
             return
         self._running.add(job)
-        Thread(target=self._work, args=(job,), name="kohort-apart", daemon=True).start()
-
-    def _work(self, job: Job) -> None:
-        error: BaseException | None = None
-        try:
-            job.run()
-        except BaseException as raised:
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._finish, job, error)
+        work = (job, self._loop, self._finish)
+        Thread(target=carry_out, args=work, name="kohort-apart", daemon=True).start()
 
     def _finish(self, job: Job, error: BaseException | None) -> None:
         self._running.discard(job)

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.apart import Apart
+from kohort.broker.apart import Apart, carry_out
 from kohort.broker.authentication import ANONYMOUS, Guard
 from kohort.broker.broker_protocol import BrokerProtocol, BufferedBrokerProtocol
 from kohort.broker.clock import Clock
@@ -376,17 +376,7 @@ class Server:
         if getattr(job, "may_hang", False):
             return self._apart.run(job)
         self._jobs.add(job)
-        self._executor(job).submit(self._work, job)
-
-    def _work(self, job: Job) -> None:
-        """On a thread. The loop is told without a future of its own, which would cost more than a small job does."""
-        error: BaseException | None = None
-        try:
-            job.run()
-        except BaseException as raised:
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._finished, job, error)
+        self._executor(job).submit(carry_out, job, self._loop, self._finished)
 
     def _apart_done(self, job: Job, error: BaseException | None) -> None:
         self.core.job_done(job, error, self.clock.now_ms())
