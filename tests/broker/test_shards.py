@@ -527,11 +527,80 @@ def test_a_group_moves_when_what_was_decided_of_it_is_stored() -> None:
     other = made.connect()
     grow(other, 5)
     assert fetched(other, MOVES) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    old.faults.hold_flushes = False
-    old.release_flushes()
-    made.turn()
-    made.turn()
+    release(made, old)
     assert committed(client.answers[-1]) is NONE and fetched(other, MOVES) == {0: 7}
+
+
+def test_a_group_deleted_before_the_topic_grew_begins_anew_when_that_is_stored() -> None:
+    made = world(kohort_fsync="always")
+    client = client_of(made)
+    client.send(commit(MOVES, 7), 9)
+    made.turn()
+    made.turn()
+    old = log_of(made, partition_for(MOVES, 2))
+    old.faults.hold_flushes = True
+    client.send(messages.DeleteGroupsRequest(groups_names=[MOVES]), 2)
+    made.turn()
+    other = made.connect()
+    grow(other, 5)
+    # A crash now brings the group back: nobody may be told that it is gone, nor that it has other offsets.
+    assert fetched(other, MOVES) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    (row,) = other.call(messages.DeleteGroupsRequest(groups_names=[MOVES]), 2).results
+    assert row.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    release(made, old)
+    assert client.answers[-1].results[0].error_code == NONE
+    assert fetched(other, MOVES) == {}
+
+
+def test_a_group_that_has_moved_is_served_when_it_is_removed_from_where_it_was() -> None:
+    made = world(kohort_fsync="always")
+    client = client_of(made)
+    client.send(commit(MOVES, 7), 9)
+    made.turn()
+    made.turn()
+    old = log_of(made, partition_for(MOVES, 2))
+    old.faults.hold_flushes = True
+    other = made.connect()
+    grow(other, 5)
+    made.turn()
+    made.turn()
+    # Stored at home and not yet removed here: what is deleted at home now would come back with a crash.
+    (row,) = other.call(messages.DeleteGroupsRequest(groups_names=[MOVES]), 2).results
+    assert row.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    release(made, old)
+    assert fetched(other, MOVES) == {0: 7}
+    other.send(messages.DeleteGroupsRequest(groups_names=[MOVES]), 2)
+    made.turn()
+    made.turn()
+    assert other.answers[-1].results[0].error_code == NONE
+    assert fetched(world(made.store).connect(), MOVES) == {}
+
+
+def release(made: World, log: MemoryLog) -> None:
+    """What is held is stored, then what follows from it: a group at home, then that it is not where it was."""
+    log.faults.hold_flushes = False
+    log.release_flushes()
+    for _ in range(3):
+        made.turn()
+
+
+def test_offsets_of_a_deleted_topic_do_not_move_home() -> None:
+    made = world(kohort_fsync="always")
+    client = client_of(made)
+    old = log_of(made, partition_for(MOVES, 2))
+    client.send(commit(MOVES, 7), 9)
+    made.turn()
+    old.faults.hold_flushes = True
+    client.send(commit(MOVES, 8), 9)
+    made.turn()
+    other = made.connect()
+    grow(other, 5)
+    request = messages.DeleteTopicsRequest
+    other.send(request(topics=[request.DeleteTopicState(name="orders")], timeout_ms=1_000), 6)
+    made.turn()
+    release(made, old)
+    assert fetched(other, MOVES) == {}
+    assert fetched(world(made.store).connect(), MOVES) == {}
 
 
 def test_a_group_that_cannot_move_is_told_of(caplog: pytest.LogCaptureFixture) -> None:

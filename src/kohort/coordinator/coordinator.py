@@ -19,7 +19,7 @@ from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.events import GroupEvent, GroupUnloaded
 from kohort.coordinator.gathering import Gathering
 from kohort.coordinator.group import Group
-from kohort.coordinator.homing import home_strays
+from kohort.coordinator.homing import home_strays, part
 from kohort.coordinator.kinds import HEARTBEAT, KINDS
 from kohort.coordinator.records import Change, partition_for
 from kohort.coordinator.refusals import failed, refusal
@@ -140,7 +140,7 @@ class Coordinator:
         for shard in self._active():
             shard.state.now_ms = now_ms
             changes: list[Change] = []
-            for group in shard.state.groups.values():
+            for group in (*shard.state.groups.values(), *shard.state.strays.values()):
                 changes += expiry.of_deleted_topics(shard.state, group, deleted)
             if changes:
                 self.runtime.decided(shard, shard.state.decide(changes, divisible=True))
@@ -163,6 +163,7 @@ class Coordinator:
                 KINDS[type(group)].close(state, group, ErrorCode.NOT_COORDINATOR, moved)
                 state.event(group, GroupUnloaded, cause=moved)
             self.runtime.decided(shard, None)
+            part(shard)
 
     def _shards_changed(self) -> None:
         self._routes.clear()
@@ -186,7 +187,9 @@ class Coordinator:
         """Whether all that is led here is loaded."""
         shards = self.runtime.shards.values()
         loaded = all(shard.life is not Life.LOADING for shard in shards)
-        self.is_scattered = not loaded or bool(self.counts_before) or any(shard.state.strays for shard in shards)
+        self.is_scattered = (
+            not loaded or bool(self.counts_before) or any(s.state.strays or s.state.parting for s in shards)
+        )
         return loaded
 
     def strays(self) -> list[str]:
@@ -241,19 +244,23 @@ class Coordinator:
             return self._nowhere
         if shard is None:
             shard = self.runtime.shards.get(self.partition_for(group_id), self._nowhere)
+            if self.is_scattered and shard.life is ACTIVE:
+                return self._elsewhere(group_id, shard) or shard
             if group_id in shard.state.groups:
                 if len(self._routes) >= _MOST_ROUTES:
                     self._routes.clear()
                 self._routes[group_id] = shard
-            elif self.is_scattered and shard.life is ACTIVE:
-                return self._elsewhere(group_id) or shard
         return shard
 
-    def _elsewhere(self, group_id: str) -> GroupShard | None:
+    def _elsewhere(self, group_id: str, home: GroupShard) -> GroupShard | None:
         """A group that is not at home, in a topic that has grown, may be on its way there, not be read yet, or be where
         nothing can be read, or another broker leads: nobody can tell, and a group that seems new would begin without
         its commits."""
         shards = self.runtime.shards
+        if any(shard.state.parting for shard in shards.values()):
+            return self._on_its_way
+        if group_id in home.state.groups:
+            return None
         if not self._look_around() or any(group_id in shard.state.strays for shard in shards.values()):
             return self._on_its_way
         before = [partition_for(group_id, count) for count in self.counts_before]

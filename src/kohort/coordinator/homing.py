@@ -3,6 +3,9 @@
 A group lives in the partition that its name belongs to now; whoever looks for it looks there. What the log knows of it
 is written to that partition, and when it is stored there, removed from where it was. What is interrupted is taken up at
 the next load: what is missing at home is written, the rest removed. (In Kafka such groups begin anew.)
+
+Until what was removed is stored, a crash would bring it back, to be missing at home again: nobody is told anything that
+rests on it (`parting`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,14 @@ def home_strays(runtime: Runtime[ShardGroups], partition_for: Callable[[str], in
                 if home is not None and home.life is Life.ACTIVE and _move(runtime, group, shard, home, now_ms):
                     moved.append(group.group_id)
     return moved
+
+
+def part(shard: GroupShard) -> None:
+    """The topic has grown: what was decided here of groups that are looked for elsewhere from now on is to be stored
+    before they are served there. One that was deleted is no stray, and would begin anew."""
+    if shard.resting is not None:
+        shard.state.parting += 1
+        shard.resting.thens.append(Parted())
 
 
 def _move(runtime: Runtime[ShardGroups], group: Group, shard: GroupShard, home: GroupShard, now_ms: int) -> bool:
@@ -83,7 +94,22 @@ def _forget(state: ShardGroups, group: Group) -> Decision | None:
     del state.strays[group.group_id]
     state.homing.pop(group.group_id, None)
     changes = group.tombstones()
-    return state.decide(changes, divisible=True) if changes else None
+    if not changes:
+        return None
+    state.parting += 1
+    decision = state.decide(changes, divisible=True)
+    decision.then = Parted()
+    return decision
+
+
+class Parted:
+    """It is stored that a group is here no more."""
+
+    __slots__ = ()
+
+    def stored(self, state: ShardGroups, error: ErrorCode) -> Decision | None:
+        state.parting -= 1
+        return None
 
 
 @dataclass(slots=True)

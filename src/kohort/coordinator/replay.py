@@ -40,7 +40,7 @@ PartitionOfGroup = tuple[str, str, int]
 class ShardGroups(Context):
     """`shard.State` for groups: what runtime.py asks of them."""
 
-    __slots__ = ("_expiry", "_latest", "_pending", "_restoring", "_stories", "homing", "skipped", "strays")
+    __slots__ = ("_expiry", "_latest", "_pending", "_restoring", "_stories", "homing", "parting", "skipped", "strays")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class ShardGroups(Context):
         self.skipped: dict[str, int] = {}  # why -> how many records
         self.strays: dict[str, Group] = {}  # whose name belongs to another partition now: not served here
         self.homing: dict[str, int] = {}  # those on their way there, and to which incarnation of it
+        self.parting = 0  # how many writes that end something of groups of elsewhere are not stored
         # What happened to a group is no state of it, and is told on after its shard was loaded again.
         self._stories: dict[str, Story] = {} if previous is None else previous._stories
 
@@ -204,7 +205,7 @@ class ShardGroups(Context):
         committed[change.partition] = value
 
     def _forget_offset(self, change: OffsetCommit) -> None:
-        group = self.groups.get(change.group_id)
+        group = self.groups.get(change.group_id) or self.strays.get(change.group_id)
         if group is None:
             return
         committed = group.offsets.get(change.topic)

@@ -146,9 +146,8 @@ class Legality(Checker):
     def _member_request(self, coordinator: Coordinator, api: str, message: Any, states: tuple[GroupState, ...]) -> None:
         group = as_classic(coordinator.group(message.group_id))
         if group is None:
-            if not all(
-                shard.life is Life.ACTIVE and not shard.state.strays for shard in coordinator.runtime.shards.values()
-            ):
+            shards = coordinator.runtime.shards.values()
+            if not all(s.life is Life.ACTIVE and not s.state.strays and not s.state.parting for s in shards):
                 return  # while a group may be loaded, or be on its way to another partition, its members are believed
             self.fail(f"{api} of {message.member_id} was accepted, there is no group {message.group_id}")
             return
