@@ -434,6 +434,24 @@ def test_an_append_to_a_topic_that_is_deleted_meanwhile() -> None:
     assert fetched(other, IN_1) == {}
 
 
+def test_a_topic_that_is_created_again_while_a_partition_loads_has_no_commits() -> None:
+    made = world()
+    client = client_of(made)
+    client.call(commit(IN_1, 5), 9)
+    runtime = made.groups.coordinator.runtime
+    runtime.crashed(runtime.shards[1], made.now_ms)
+    request = messages.DeleteTopicsRequest
+    client.call(request(topics=[request.DeleteTopicState(name="orders")], timeout_ms=1_000), 6)
+    made.create_topic("orders", 4)
+    loaded(made)
+    assert fetched(client, IN_1) == {}  # a consumer would go on at 5 of a topic that it has never read
+    asked = messages.OffsetFetchRequest
+    by_name = asked.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
+    (row,) = client.call(asked(groups=[asked.OffsetFetchRequestGroup(group_id=IN_1, topics=[by_name])]), 9).groups
+    assert row.topics[0].partitions[0].committed_offset == -1
+    assert committed(client.call(commit(IN_1, 1), 9)) is NONE and fetched(client, IN_1) == {0: 1}
+
+
 # ---- growth
 
 
@@ -481,7 +499,7 @@ def test_a_move_that_is_cut_short_is_taken_up_again() -> None:
         client.call(commit(MOVES, partition, partition), 9)
     home = partition_for(MOVES, 5)
     made.core.topics.grow(made.core.topics.by_name[OFFSETS_TOPIC], 5)
-    value = group_records.OffsetAndMetadata(9, -1, "", 1, -1, b"\x01" * 16)
+    value = group_records.OffsetAndMetadata(9, -1, "", 1, -1, made.core.topics.by_name["orders"].topic_id)
     append(made, home, group_records.encode(group_records.OffsetCommit(MOVES, "orders", 1, value)))
     again = world(made.store)
     client = again.connect()

@@ -297,12 +297,13 @@ def _fetch_named(
                 continue
             name = known
         committed = group.offsets.get(name, {}) if group is not None else {}
+        current = topic.topic_id if version >= TOPIC_ID_VERSION else _current_id(context, name)
         partitions = []
         for index in topic.partition_indexes:
             value = committed.get(index)
             if require_stable and group is not None and group.is_unstable(name, index):
                 partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            elif value is None or _is_other_topic(value.topic_id, topic.topic_id):
+            elif value is None or _is_other_topic(value.topic_id, current):
                 partitions.append(_no_offset(index, NONE))
             else:
                 partitions.append(_committed(index, value))
@@ -313,20 +314,25 @@ def _fetch_named(
 def _fetch_all(context: Context, group: Group, version: int, require_stable: bool) -> list[Any]:
     answers = []
     for name, committed in group.offsets.items():
-        topic_id = ZERO_UUID
-        if version >= TOPIC_ID_VERSION:
-            found = context.topics.by_name(name)
-            if found is None:
-                continue  # without an id it has no place in the response
-            topic_id = found[0]
+        current = _current_id(context, name)
+        if version >= TOPIC_ID_VERSION and current == ZERO_UUID:
+            continue  # without an id it has no place in the response
         partitions = [
             _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             if require_stable and group.is_unstable(name, index)
             else _committed(index, value)
             for index, value in committed.items()
+            if not _is_other_topic(value.topic_id, current)
         ]
-        answers.append(_FetchTopics(name=name, topic_id=topic_id, partitions=partitions))
+        if partitions:
+            topic_id = current if version >= TOPIC_ID_VERSION else ZERO_UUID
+            answers.append(_FetchTopics(name=name, topic_id=topic_id, partitions=partitions))
     return answers
+
+
+def _current_id(context: Context, name: str) -> bytes:
+    found = context.topics.by_name(name)
+    return ZERO_UUID if found is None else found[0]
 
 
 def _is_other_topic(committed: bytes, asked: bytes) -> bool:

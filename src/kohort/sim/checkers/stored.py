@@ -107,13 +107,15 @@ class Stored(Checker):
         stood = list(self._journal.offset(group_id, tp).since(since))
         if offset in [-1 if value is None else value.committed_offset for value in stood]:
             return
-        if offset == -1 and version >= IDS_VERSION and any(self._is_of_another_topic(tp, value) for value in stood):
+        if offset == -1 and any(self._is_of_another_topic(tp, value, version) for value in stood):
             return
         self.fail(f"{group_id} is said to have {_none(offset)} for {tp}, stored was {_offsets(stood)}")
 
-    def _is_of_another_topic(self, tp: TopicPartition, value: OffsetAndMetadata | None) -> bool:
-        """A topic that was created again, or is there no more: its offsets have no place in answers with topic ids."""
+    def _is_of_another_topic(self, tp: TopicPartition, value: OffsetAndMetadata | None, version: int) -> bool:
+        """A topic that was created again is another one; one that is there no more has no place in answers with ids."""
         current = self._world.broker.store.topic_ids.get(tp.topic)
+        if current is None and version < IDS_VERSION:
+            return False
         return value is not None and value.topic_id != ZERO_UUID and value.topic_id != current
 
     def _described(self, since: int, version: int, message: Any, response: Any) -> None:
