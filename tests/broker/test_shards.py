@@ -549,7 +549,8 @@ def test_a_group_moves_when_what_was_decided_of_it_is_stored() -> None:
     assert committed(client.answers[-1]) is NONE and fetched(other, MOVES) == {0: 7}
 
 
-def test_a_group_deleted_before_the_topic_grew_begins_anew_when_that_is_stored() -> None:
+def with_a_slow_old_partition() -> tuple[World, CoreClient, MemoryLog]:
+    """A commit is stored, what comes behind it is not until `release`."""
     made = world(kohort_fsync="always")
     client = client_of(made)
     client.send(commit(MOVES, 7), 9)
@@ -557,6 +558,11 @@ def test_a_group_deleted_before_the_topic_grew_begins_anew_when_that_is_stored()
     made.turn()
     old = log_of(made, partition_for(MOVES, 2))
     old.faults.hold_flushes = True
+    return made, client, old
+
+
+def test_a_group_deleted_before_the_topic_grew_begins_anew_when_that_is_stored() -> None:
+    made, client, old = with_a_slow_old_partition()
     client.send(messages.DeleteGroupsRequest(groups_names=[MOVES]), 2)
     made.turn()
     other = made.connect()
@@ -571,13 +577,7 @@ def test_a_group_deleted_before_the_topic_grew_begins_anew_when_that_is_stored()
 
 
 def test_a_group_that_has_moved_is_served_when_it_is_removed_from_where_it_was() -> None:
-    made = world(kohort_fsync="always")
-    client = client_of(made)
-    client.send(commit(MOVES, 7), 9)
-    made.turn()
-    made.turn()
-    old = log_of(made, partition_for(MOVES, 2))
-    old.faults.hold_flushes = True
+    made, _, old = with_a_slow_old_partition()
     other = made.connect()
     grow(other, 5)
     made.turn()
@@ -603,12 +603,7 @@ def release(made: World, log: MemoryLog) -> None:
 
 
 def test_offsets_of_a_deleted_topic_do_not_move_home() -> None:
-    made = world(kohort_fsync="always")
-    client = client_of(made)
-    old = log_of(made, partition_for(MOVES, 2))
-    client.send(commit(MOVES, 7), 9)
-    made.turn()
-    old.faults.hold_flushes = True
+    made, client, old = with_a_slow_old_partition()
     client.send(commit(MOVES, 8), 9)
     made.turn()
     other = made.connect()
