@@ -244,29 +244,31 @@ class Coordinator:
             return self._nowhere
         if shard is None:
             shard = self.runtime.shards.get(self.partition_for(group_id), self._nowhere)
-            if self.is_scattered and shard.life is ACTIVE:
-                return self._elsewhere(group_id, shard) or shard
             if group_id in shard.state.groups:
                 if len(self._routes) >= _MOST_ROUTES:
                     self._routes.clear()
                 self._routes[group_id] = shard
+            elif self.is_scattered and shard.life is ACTIVE:
+                return self._elsewhere(group_id) or shard
         return shard
 
-    def _elsewhere(self, group_id: str, home: GroupShard) -> GroupShard | None:
+    def _elsewhere(self, group_id: str) -> GroupShard | None:
         """A group that is not at home, in a topic that has grown, may be on its way there, not be read yet, or be where
         nothing can be read, or another broker leads: nobody can tell, and a group that seems new would begin without
         its commits."""
         shards = self.runtime.shards
-        if any(shard.state.parting for shard in shards.values()):
-            return self._on_its_way
-        if group_id in home.state.groups:
-            return None
-        if not self._look_around() or any(group_id in shard.state.strays for shard in shards.values()):
+        if not self._look_around() or self._may_come_back(group_id):
             return self._on_its_way
         before = [partition_for(group_id, count) for count in self.counts_before]
         if any(index not in shards for index in before):
             return self._on_its_way
         return next((shards[index] for index in before if shards[index].life is Life.FAILED), None)
+
+    def _may_come_back(self, group_id: str) -> bool:
+        """Whether it is not stored yet that it has left where it was before the topic grew: with a crash it would be
+        taken from there once more, and what was deleted at home with it."""
+        shards = self.runtime.shards.values()
+        return self.is_scattered and any(s.state.parting or group_id in s.state.strays for s in shards)
 
     def _error(self, shard: GroupShard) -> ErrorCode:
         return UNAVAILABLE[shard.life] if self.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -376,6 +378,8 @@ class Coordinator:
         self._decide(kinds.leave, request)
 
     def _delete_offsets(self, request: Request) -> None:
+        if self._may_come_back(request.message.group_id):
+            return self._reply(request, refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         self._decide(offsets.delete, request)
 
     # ---- requests about several
@@ -455,7 +459,7 @@ class Coordinator:
         gathering = Gathering(request)
         by_shard: dict[GroupShard, list[str]] = {}
         for group_id in dict.fromkeys(request.message.groups_names):
-            shard = self._shard(group_id)
+            shard = self._on_its_way if self._may_come_back(group_id) else self._shard(group_id)
             if shard.life is ACTIVE:
                 by_shard.setdefault(shard, []).append(group_id)
             else:

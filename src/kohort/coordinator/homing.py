@@ -4,8 +4,8 @@ A group lives in the partition that its name belongs to now; whoever looks for i
 is written to that partition, and when it is stored there, removed from where it was. What is interrupted is taken up at
 the next load: what is missing at home is written, the rest removed. (In Kafka such groups begin anew.)
 
-Until what was removed is stored, a crash would bring it back, to be missing at home again: nobody is told anything that
-rests on it (`parting`).
+Until what was removed is stored a crash would bring it back, and what is missing at home would be written there again:
+meanwhile no group begins anew, and nothing is deleted (`parting`).
 """
 
 from __future__ import annotations

@@ -53,10 +53,9 @@ class EpochLegality:
             is_one = event.to_type == ModernGroup.type
         elif isinstance(event, GroupLoaded):
             is_one = self._journal.epoch(group_id).now is not None
-        elif isinstance(
-            event, StateChanged
-        ):  # one that was deleted may begin anew as a classic one before that is told
-            is_one = group_id in self._states and {event.from_state, event.to_state} <= NAMES
+        elif isinstance(event, StateChanged):
+            # One that was deleted may begin anew as a classic one before that is told, and end in generation 0.
+            is_one = group_id in self._states and {event.from_state, event.to_state} <= NAMES and event.generation > 0
         else:
             is_one = isinstance(event, EpochStarted) or group_id in self._states
         if not is_one:
