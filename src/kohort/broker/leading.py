@@ -33,6 +33,8 @@ logger = logging.getLogger("kohort.cluster")
 
 Place = tuple[str, int]
 """A topic id and a partition."""
+Built = tuple[loading.Loaded, JournalLog | None]
+"""What was read of a partition, and its log, unless the partition is gone."""
 MOVES_AT_A_TIME = 20
 RETRY_MS = 50
 MAX_RETRY_MS = 1_000
@@ -155,11 +157,13 @@ class Leading:
         if old:
             nonce, engine, journal = membership.nonce(), membership.engine, membership.journal
             make = partial(self._build, now_ms)
-            membership.ask(lambda: make(loading.load(engine, old, nonce)), partial(self._loaded_or_not, journal, old))
+            membership.ask(
+                lambda: make(loading.load(engine, old, nonce)), partial(self._loaded_or_not, journal, old, now_ms)
+            )
 
-    def _build(self, now_ms: int, found: list[loading.Loaded]) -> list[tuple[loading.Loaded, JournalLog | None]]:
+    def _build(self, now_ms: int, found: list[loading.Loaded | Damaged]) -> list[Built | Damaged]:
         """Logs of what was read; on another thread, since nobody else has them yet."""
-        return [(loaded, self._new_log(loaded, now_ms)) for loaded in found]
+        return [loaded if isinstance(loaded, Damaged) else (loaded, self._new_log(loaded, now_ms)) for loaded in found]
 
     def _new_log(self, loaded: loading.Loaded, now_ms: int) -> JournalLog | None:
         wanted = loaded.wanted
@@ -189,25 +193,35 @@ class Leading:
         return log
 
     def _loaded_or_not(
-        self, journal: JournalWriter, wanted: list[loading.Wanted], found: Any, error: Exception | None, now_ms: int
+        self,
+        journal: JournalWriter,
+        wanted: list[loading.Wanted],
+        began_ms: int,
+        found: Any,
+        error: Exception | None,
+        now_ms: int,
     ) -> None:
         if journal is not self._membership.journal:
             return
         if error is not None:
-            current = [one for one in wanted if self._loading.get((one.topic_id, one.partition)) == one.epoch]
-            self._not_loaded(current, error, now_ms)
+            self._not_loaded(wanted, error, now_ms)
             return
-        self._loaded(journal, [row[0] for row in found], [row[1] for row in found], now_ms)
+        built = [row for row in found if not isinstance(row, Damaged)]
+        logger.info("%d partitions were read from the store in %d ms", len(built), now_ms - began_ms)
+        self._loaded(journal, [row[0] for row in built], [row[1] for row in built], now_ms)
+        damaged: dict[Damaged, list[loading.Wanted]] = {}
+        for one, row in zip(wanted, found, strict=True):
+            if isinstance(row, Damaged):
+                damaged.setdefault(row, []).append(one)
+        for reason, those in damaged.items():
+            self._not_loaded(those, reason, now_ms)
 
     def _not_loaded(self, wanted: list[loading.Wanted], error: Exception, now_ms: int) -> None:
-        """Again later; where something is damaged, what is whole comes alone, at once."""
-        damaged = isinstance(error, Damaged)
-        if damaged and len(wanted) > 1:
-            for one in wanted:
-                self._load([one], now_ms)
+        """Again later."""
+        wanted = [one for one in wanted if self._loading.get((one.topic_id, one.partition)) == one.epoch]
+        if not wanted:
             return
-        if isinstance(error, Gone):
-            damaged = self._is_gone(wanted)
+        damaged = self._is_gone(wanted) if isinstance(error, Gone) else isinstance(error, Damaged)
         if not damaged:
             logger.warning("%d partitions cannot be taken over yet: %s", len(wanted), error)
         for one in wanted:
@@ -325,7 +339,7 @@ class Leading:
         """All of it is stored: another may lead it."""
         if any(log.durable_offset < log.end_offset for log in self._draining.values()):
             return
-        if self.tidying.is_running or (self._leaving and not self._membership.journal.is_idle):
+        if self.tidying.is_writing or (self._leaving and not self._membership.journal.is_idle):
             return
         places = list(self._draining)
         for place, log in self._draining.items():

@@ -296,8 +296,8 @@ class Membership:
         version, stale = self.state.version, self._stale
 
         def look() -> tuple[list[tuple[int, list[Change]]], list[str]]:
-            for name in stale:
-                self.engine.delete(name)
+            if stale:
+                self.engine.delete_all(stale)
             return meta_log.news(self.engine, version), self.engine.list("alive/")
 
         self._stale = []
@@ -387,9 +387,7 @@ class Membership:
                 prefix(topic_id, index) for index in range(partitions) for prefix in (names.manifests, names.segments)
             ]
             engine = self.engine
-            self.ask(
-                lambda: [engine.delete(name) for prefix in prefixes for name in engine.list(prefix)], lambda *_: None
-            )
+            self.ask(lambda: _delete_below(engine, prefixes), lambda *_: None)
 
     def _own_registration(self, change: Change, now_ms: int) -> None:
         """Of this process, unless it carries an address that is not its own."""
@@ -480,3 +478,8 @@ class Membership:
 
     def nonce(self) -> str:
         return self.core.random_bytes(12).hex()
+
+
+def _delete_below(engine: Engine, prefixes: list[str]) -> None:
+    found = engine.together([partial(engine.list, prefix) for prefix in prefixes])
+    engine.delete_all([name for some in found for name in some])

@@ -10,6 +10,7 @@ A step that fails is taken again later; one that was taken half leaves rubbish, 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.broker.proposals import Wish
@@ -57,6 +58,7 @@ class Tidying:
         self._emptied: set[str] = set()
         self._due_ms = 0
         self.is_running = False
+        self.is_writing = False  # a manifest, perhaps: it must not come when another leads
 
     def begin_life(self) -> None:
         """Of another journal."""
@@ -124,11 +126,11 @@ class Tidying:
             return
         self._drafted = []
         self._fresh_bytes = 0
-        self.is_running = True
+        self.is_running = self.is_writing = True
         membership = self._membership
         engine, nonce, journal, cache = membership.engine, membership.nonce(), membership.journal, membership.cache
         membership.ask(
-            lambda: [_try_to_write(engine, row.draft, nonce, cache) for row in led],
+            lambda: engine.together([partial(_try_to_write, engine, row.draft, nonce, cache) for row in led]),
             lambda found, error, now_ms: self._written(journal, led, found, error, now_ms),
         )
 
@@ -151,7 +153,7 @@ class Tidying:
         error: Exception | None,
         now_ms: int,
     ) -> None:
-        self.is_running = False
+        self.is_running = self.is_writing = False
         if journal is not self._membership.journal or not journal.is_open:
             return
         errors = [error] * len(drafted) if found is None else found
@@ -206,7 +208,7 @@ class Tidying:
         self.is_running = True
         engine = membership.engine
         membership.ask(
-            lambda: [engine.delete(name) for name in slots + released],
+            lambda: engine.delete_all(slots + released),
             lambda _, error, now_ms: self._deleted(journal, below, released, error),
         )
 

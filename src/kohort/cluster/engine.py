@@ -7,6 +7,10 @@ does not know how its `create` ended can look whose object it is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class EngineError(Exception):
@@ -48,6 +52,16 @@ class Engine(ABC):
     @abstractmethod
     def delete(self, name: str) -> None:
         """The object is gone, also where it was before."""
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        """The same for many."""
+        for name in names:
+            self.delete(name)
+
+    def together(self, questions: Sequence[Callable[[], T]]) -> Sequence[T]:
+        """The answers to all of these, in order: side by side where the store takes its time. None of them asks several
+        in its turn. The first error is raised, and what was not begun by then is not asked."""
+        return [question() for question in questions]
 
     def close(self) -> None:  # noqa: B027
         """Let go of connections, where there are any."""

@@ -10,7 +10,8 @@ bytes), and of (topic id, partition, epoch, start offset).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -97,8 +98,23 @@ def decode(name: str, data: bytes) -> Slot:
     return Slot(head["seq"], head["seal"], head["trimmed"], head.get("stored", -1), entries, starts)
 
 
-def seal(engine: Engine, journal: str, nonce: str) -> int:
-    """End a journal, so that nothing more is ever acknowledged from it; returns the slot of a seal.
+class Extent(NamedTuple):
+    """Which slots of a journal are to be read."""
+
+    journal: str
+    first: int
+    """Whose bytes are still needed, or were when it was last said."""
+    stored: int
+    """The last that its owner has acknowledged, when it was last said."""
+    last: int
+    """A seal, or the last that counts."""
+
+    def names(self) -> list[str]:
+        return [names.slot(self.journal, seq) for seq in range(self.first, self.last + 1)]
+
+
+def seal(engine: Engine, journal: str, nonce: str) -> Extent:
+    """End a journal, so that nothing more is ever acknowledged from it; what it has ends with a seal.
 
     The first free slot is sealed. Its owner may write behind it, where slots are void: it acknowledges in order. A slot
     may also be free because its owner has deleted what was there, which some later object then says (`trimmed`). Of two
@@ -116,8 +132,9 @@ def seal(engine: Engine, journal: str, nonce: str) -> int:
             if decode(names.slot(journal, seq), other).is_seal:
                 break
             seq += 1
-        if first_kept(engine, journal) <= seq:
-            return seq
+        first, stored = kept(engine, journal)
+        if first <= seq:
+            return Extent(journal, first, stored, seq)
 
 
 def gone(engine: Engine, name: object) -> Gone:
@@ -139,13 +156,16 @@ def kept(engine: Engine, journal: str) -> tuple[int, int]:
 def delete_all_but_seals(engine: Engine, journal: str) -> None:
     """What a journal that is over held. Its seals stay, so that its owner never goes on: also those that came late and
     count for nothing, since nobody can tell them from the others once the rest is gone."""
-    for name in engine.list(names.journal_prefix(journal)):
-        try:
-            is_seal = decode(name, engine.get(name)).is_seal
-        except Missing:
-            continue
-        if not is_seal:
-            engine.delete(name)
+    found = engine.list(names.journal_prefix(journal))
+    seals = engine.together([partial(_is_seal, engine, name) for name in found])
+    engine.delete_all([name for name, is_seal in zip(found, seals, strict=True) if not is_seal])
+
+
+def _is_seal(engine: Engine, name: str) -> bool:
+    try:
+        return decode(name, engine.get(name)).is_seal
+    except Missing:
+        return False
 
 
 def _last(engine: Engine, found: list[str]) -> tuple[int, int]:
@@ -161,13 +181,14 @@ def _last(engine: Engine, found: list[str]) -> tuple[int, int]:
     return 0, -1
 
 
-def read(engine: Engine, journal: str, first: int, until: int | None) -> Iterable[Slot]:
-    """The slots from `first` to `until`, or to the seal. Missing where one is not there."""
-    seq = first
-    while until is None or seq <= until:
-        name = names.slot(journal, seq)
-        slot = decode(name, engine.get(name))
+def read(extent: Extent, objects: Mapping[str, bytes]) -> list[Slot]:
+    """What these objects hold, up to the end or the first seal. Missing where one is not among them."""
+    found = []
+    for name in extent.names():
+        if name not in objects:
+            raise Missing(name)
+        slot = decode(name, objects[name])
         if slot.is_seal:
-            return
-        yield slot
-        seq += 1
+            break
+        found.append(slot)
+    return found

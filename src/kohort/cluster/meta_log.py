@@ -61,8 +61,7 @@ def propose(engine: Engine, version: int, changes: list[Change], nonce: str, *, 
 def keep_snapshot(engine: Engine, version: int, data: bytes) -> None:
     """Of several snapshots of one version any will do; only the last two are kept."""
     claim(engine, names.snapshot(version), data)
-    for name in engine.list("snapshot/")[:-2]:
-        engine.delete(name)
+    engine.delete_all(engine.list("snapshot/")[:-2])
 
 
 def found_cluster(engine: Engine, cluster_id: str, nonce: str) -> ClusterState:

@@ -17,7 +17,7 @@ _OF_EVERY_LOAD = (
 
 
 def _without_the_tail(original: Any) -> Any:
-    return lambda *arguments: list(original(*arguments))[:-1]
+    return lambda *arguments: original(*arguments)[:-1]
 
 
 def _any_object_is_ours(original: Any) -> Any:
