@@ -259,7 +259,7 @@ class Coordinator:
         shards = self.runtime.shards
         if not self._look_around() or self._may_come_back(group_id):
             return self._on_its_way
-        before = [partition_for(group_id, count) for count in self.counts_before]
+        before = self._partitions_before(group_id)
         if any(index not in shards for index in before):
             return self._on_its_way
         return next((shards[index] for index in before if shards[index].life is Life.FAILED), None)
@@ -267,8 +267,16 @@ class Coordinator:
     def _may_come_back(self, group_id: str) -> bool:
         """Whether it is not stored yet that it has left where it was before the topic grew: with a crash it would be
         taken from there once more, and what was deleted at home with it."""
-        shards = self.runtime.shards.values()
-        return self.is_scattered and any(s.state.parting or group_id in s.state.strays for s in shards)
+        if not self.is_scattered:
+            return False
+        before = self._partitions_before(group_id)
+        for shard in self.runtime.shards.values():
+            if group_id in shard.state.strays or (shard.state.parting and shard.partition in before):
+                return True
+        return False
+
+    def _partitions_before(self, group_id: str) -> list[int]:
+        return [partition_for(group_id, count) for count in self.counts_before]
 
     def _error(self, shard: GroupShard) -> ErrorCode:
         return UNAVAILABLE[shard.life] if self.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
