@@ -521,6 +521,28 @@ def test_a_move_that_cannot_be_stored_loses_nothing() -> None:
     assert fetched(client, MOVES) == {0: 7}
 
 
+def test_a_move_that_fails_while_the_group_is_asked_for_does_not_let_it_begin_anew() -> None:
+    made = world(kohort_fsync="always")
+    client, other = client_of(made), made.connect()
+    client.send(commit(MOVES, 7), 9)
+    made.turn()
+    made.turn()
+    old = partition_for(MOVES, 2)
+    stays = next(f"s{i}" for i in range(100) if partition_for(f"s{i}", 2) == partition_for(f"s{i}", 5) == old)
+    made.core.topics.grow(made.core.topics.by_name[OFFSETS_TOPIC], 5)
+    log_of(made, partition_for(MOVES, 5)).faults.append_errors.append(errno.ENOSPC)
+    made.core.topic_grew(OFFSETS_TOPIC, made.now_ms)
+    other.send(fetch(MOVES), 9)  # finds it at home, where it is not stored
+    log_of(made, old).faults.hold_flushes = True
+    client.send(commit(stays, 1), 9)  # keeps the old partition busy: nothing leaves it for a while
+    made.turn()
+    loaded(made)
+    assert other.answers[-1].groups[0].error_code != NONE
+    assert fetched(other, MOVES) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    release(made, log_of(made, old))
+    assert fetched(other, MOVES) == {0: 7}
+
+
 def test_a_group_that_is_not_found_may_be_where_is_not_read_yet() -> None:
     """The partition of its name is empty and served at once, the one it was in before the topic grew takes a while."""
     made = world()

@@ -244,12 +244,13 @@ class Coordinator:
             return self._nowhere
         if shard is None:
             shard = self.runtime.shards.get(self.partition_for(group_id), self._nowhere)
-            if group_id in shard.state.groups:
+            if self.is_scattered:  # and where a group is now may not be where it is after a load
+                if shard.life is ACTIVE and group_id not in shard.state.groups:
+                    return self._elsewhere(group_id) or shard
+            elif group_id in shard.state.groups:
                 if len(self._routes) >= _MOST_ROUTES:
                     self._routes.clear()
                 self._routes[group_id] = shard
-            elif self.is_scattered and shard.life is ACTIVE:
-                return self._elsewhere(group_id) or shard
         return shard
 
     def _elsewhere(self, group_id: str) -> GroupShard | None:
