@@ -1,15 +1,13 @@
 """The topics of coordinators grow in a cluster: what a name had goes with it; where that cannot be read it waits."""
 
-import threading
 import time
 
 import pytest
 
 import kohort
 from broker.test_cluster import consumer, produce, read
-from broker.test_cluster_transactions import CONFIG, begun
-from kohort.cluster import loading
-from kohort.cluster.snapshots import Damaged, decode_state, encode_state
+from broker.test_cluster_transactions import CONFIG, begun, damaged
+from kohort.cluster.snapshots import decode_state, encode_state
 from kohort.coordinator.records import OFFSETS_TOPIC, partition_for
 from kohort.coordinator.transactions.records import TRANSACTIONS_TOPIC
 from kohort.protocol.errors import ErrorCode
@@ -92,14 +90,7 @@ def test_a_group_whose_old_partition_cannot_be_read_does_not_begin_anew_after_a_
     commit(cluster, GROUPS, 5)
     name = next(group for group in GROUPS if partition_for(group, BEFORE) != partition_for(group, AFTER))
     damaged_place = state(cluster).names[OFFSETS_TOPIC], partition_for(name, BEFORE)
-    mended, load = threading.Event(), loading.load
-
-    def read_or_not(engine, wanted, nonce):
-        if not mended.is_set() and damaged_place in {(one.topic_id, one.partition) for one in wanted}:
-            raise Damaged("manifest is damaged: restore it from a copy of the store")
-        return load(engine, wanted, nonce)
-
-    monkeypatch.setattr(loading, "load", read_or_not)
+    mended = damaged(monkeypatch, damaged_place)
     holder = until(lambda: leaders(cluster))[damaged_place[1]]
     cluster.kill(holder)
     until(lambda: (found := leaders(cluster)) and holder not in found)

@@ -380,6 +380,20 @@ def test_every_input_is_in_the_output_once_though_brokers_die(cluster):
 # ---- damage
 
 
+def damaged(monkeypatch, place):
+    """Whoever is to lead that partition cannot read it, until what this returns is set."""
+    mended, load = threading.Event(), loading.load
+
+    def read_or_not(engine, wanted, nonce):
+        error = Damaged("manifest is damaged: restore it from a copy of the store")
+        found = zip(wanted, load(engine, wanted, nonce), strict=True)
+        hidden = set() if mended.is_set() else {place}
+        return [error if (one.topic_id, one.partition) in hidden else loaded for one, loaded in found]
+
+    monkeypatch.setattr(loading, "load", read_or_not)
+    return mended
+
+
 def test_a_partition_that_is_damaged_in_the_store_is_not_served_and_the_others_are(cluster, monkeypatch):
     """Of a broker that dies: of its partitions one cannot be taken over until the store is mended."""
     begun(cluster, 2)
@@ -387,15 +401,7 @@ def test_a_partition_that_is_damaged_in_the_store_is_not_served_and_the_others_a
     ids = [f"id-{n}" for n in range(100)]
     beside = [name for name in ids if txn_partition(name) != txn_partition()][:8]
     was = begun(cluster, 2, transactional_id=next(name for name in ids if txn_partition(name) == txn_partition()))
-    mended, damaged_place = threading.Event(), _place(cluster)
-    load = loading.load
-
-    def read_or_not(engine, wanted, nonce):
-        if not mended.is_set() and damaged_place in {(one.topic_id, one.partition) for one in wanted}:
-            raise Damaged("manifest is damaged: restore it from a copy of the store")
-        return load(engine, wanted, nonce)
-
-    monkeypatch.setattr(loading, "load", read_or_not)
+    mended = damaged(monkeypatch, _place(cluster))
     cluster.kill(dead)
     until(lambda: any(shard.life is Life.FAILED for _, shard in _shards(cluster)))
     ((heir, shard),) = _shards(cluster)
