@@ -131,7 +131,7 @@ def test_a_fetch_session_ends_with_the_permission(guarded):
     session = client.call(fetch_request("orders", 0, session_epoch=0), 12).session_id
     assert client.call(fetch_request("orders", session_id=session, session_epoch=1), 12).error_code == 0
     for entry in list(guarded.world.core.access.acls):
-        guarded.world.core.access.acls.remove(entry)
+        guarded.world.core.access.acls.change((), [entry])
     answer = client.call(fetch_request("orders", session_id=session, session_epoch=2), 12)
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 

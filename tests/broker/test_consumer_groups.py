@@ -12,7 +12,7 @@ import pytest
 import kohort
 from kafka_socket import KafkaSocket
 from kohort.broker.groups import GroupService
-from kohort.coordinator.modern import expressions
+from kohort.coordinator import expressions
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
 from wire import CoreClient, World

@@ -420,13 +420,13 @@ def test_certificates_are_reloaded_while_connections_go_on():
         before = tls_client(broker, authority.ca_file)
         serial = before.socket.getpeercert()["serialNumber"]
         authority.sign("broker", "localhost")
-        broker._call(lambda running: running.server.certificates.reload())
+        broker._call(lambda running: running.server.certificates["PLAINTEXT"].reload())
         after = tls_client(broker, authority.ca_file)
         assert after.socket.getpeercert()["serialNumber"] != serial
         assert before.call(messages.ApiVersionsRequest(), 0).error_code == 0
         (authority.directory / "broker.pem").write_text("nonsense")
         with pytest.raises(ConfigError, match="cannot be used"):
-            broker._call(lambda running: running.server.certificates.reload())
+            broker._call(lambda running: running.server.certificates["PLAINTEXT"].reload())
         assert tls_client(broker, authority.ca_file).call(messages.ApiVersionsRequest(), 0).error_code == 0
 
 

@@ -47,16 +47,12 @@ class Access:
                 f"{DOCUMENT} in the data directory is damaged: restore it from a copy, or move it away and create the "
                 "access control entries again",
             ) from None
-        for acl in self._kept.keys() - kept.keys():
-            self.acls.remove(acl)
-        for acl in kept:
-            self.acls.add(acl)
+        self.acls.change(add=kept, remove=self._kept.keys() - kept.keys())
         self._kept = kept
 
     def give(self, acls: Iterable[Acl]) -> None:
         """Entries of whoever starts the broker: in effect, and not kept."""
-        for acl in acls:
-            self.acls.add(acl)
+        self.acls.add(*acls)
 
     def change(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
         """Stored, then in effect; KafkaError where it cannot be stored."""
@@ -75,9 +71,6 @@ class Access:
             }
             for acl in kept
         ]
-        self._store.write_file(DOCUMENT, json.dumps({"acls": rows}, indent=1).encode())
+        self._store.write_file(DOCUMENT, json.dumps({"acls": rows}).encode())
         self._kept = kept
-        for acl in remove:
-            self.acls.remove(acl)
-        for acl in add:
-            self.acls.add(acl)
+        self.acls.change(add, remove)

@@ -173,21 +173,23 @@ class Entries:
         self._prefixed: dict[str, tuple[Acl, ...]] = {}
         self._lengths: tuple[int, ...] = ()
 
-    def add(self, entry: Acl) -> None:
-        if entry not in self.all:
-            self.all[entry] = None
-            places = self._places(entry)
-            places[entry.name] = (*places.get(entry.name, ()), entry)
-            self._measure()
-
-    def remove(self, entry: Acl) -> None:
-        if entry in self.all:
-            del self.all[entry]
-            places = self._places(entry)
-            places[entry.name] = tuple(other for other in places[entry.name] if other != entry)
-            if not places[entry.name]:
-                del places[entry.name]
-            self._measure()
+    def change(self, add: Iterable[Acl], remove: Iterable[Acl]) -> None:
+        """What is about one name is written once, however many entries that are."""
+        gone = [self.all.pop(entry, entry) or entry for entry in remove if entry in self.all]
+        new = [self.all.setdefault(entry) or entry for entry in add if entry not in self.all]
+        touched = dict.fromkeys((entry.pattern == Pattern.PREFIXED, entry.name) for entry in (*gone, *new))
+        removed, added = set(gone), _by_place(new)
+        for prefixed, name in touched:
+            places = self._prefixed if prefixed else self._literal
+            left = (
+                *(entry for entry in places.get(name, ()) if entry not in removed),
+                *added.get((prefixed, name), ()),
+            )
+            if left:
+                places[name] = left
+            else:
+                places.pop(name, None)
+        self._lengths = tuple({len(prefix) for prefix in self._prefixed})
 
     def about(self, name: str) -> list[Acl]:
         found = [*self._literal.get(name, ()), *(self._literal.get(WILDCARD, ()) if name != WILDCARD else ())]
@@ -196,11 +198,16 @@ class Entries:
                 found += self._prefixed.get(name[:length], ())
         return found
 
-    def _places(self, entry: Acl) -> dict[str, tuple[Acl, ...]]:
-        return self._prefixed if entry.pattern == Pattern.PREFIXED else self._literal
+    def named(self, name: str) -> tuple[Acl, ...]:
+        """Those with exactly this name, whether it is one or the begin of many."""
+        return (*self._literal.get(name, ()), *self._prefixed.get(name, ()))
 
-    def _measure(self) -> None:
-        self._lengths = tuple({len(prefix) for prefix in self._prefixed})
+
+def _by_place(entries: Iterable[Acl]) -> dict[tuple[bool, str], list[Acl]]:
+    places: dict[tuple[bool, str], list[Acl]] = {}
+    for entry in entries:
+        places.setdefault((entry.pattern == Pattern.PREFIXED, entry.name), []).append(entry)
+    return places
 
 
 class Acls:
@@ -214,12 +221,25 @@ class Acls:
     def __iter__(self) -> Iterator[Acl]:
         return (entry for entries in self._entries.values() for entry in entries.all)
 
-    def add(self, entry: Acl) -> None:
-        self._entries.setdefault(entry.resource, Entries()).add(entry)
+    def add(self, *entries: Acl) -> None:
+        self.change(entries, ())
 
-    def remove(self, entry: Acl) -> None:
-        if entry.resource in self._entries:
-            self._entries[entry.resource].remove(entry)
+    def change(self, add: Iterable[Acl], remove: Iterable[Acl]) -> None:
+        changes: dict[Resource, tuple[list[Acl], list[Acl]]] = {}
+        for which, entries in enumerate((add, remove)):
+            for entry in entries:
+                changes.setdefault(entry.resource, ([], []))[which].append(entry)
+        for resource, (new, gone) in changes.items():
+            self._entries.setdefault(resource, Entries()).change(new, gone)
+
+    def candidates(self, wanted: Filter) -> list[Acl]:
+        """Those among which are all that a filter means: few where it names a resource."""
+        kinds = [self._entries[kind] for kind in self._entries if wanted.resource in (Resource.ANY, kind)]
+        if wanted.name is None:
+            return [entry for entries in kinds for entry in entries.all]
+        if wanted.pattern == Pattern.MATCH:
+            return [entry for entries in kinds for entry in entries.about(wanted.name)]
+        return [entry for entries in kinds for entry in entries.named(wanted.name)]
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
         if principal in self.super_users:

@@ -7,7 +7,7 @@ again before they do, by the same user and mechanism; a request after the end cl
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -41,13 +41,17 @@ MOVES: dict[Step, frozenset[Step]] = {
 
 
 class Guard:
-    def __init__(self, mechanisms: Sequence[str], max_session_ms: int) -> None:
+    def __init__(
+        self, mechanisms: Sequence[str], max_session_ms: Callable[[str], int] = lambda mechanism: 0, listener: str = ""
+    ) -> None:
+        """`max_session_ms` says of a mechanism how long a session lasts; 0 is for ever."""
         self.step = Step.HANDSHAKE
         self.mechanism: str | None = None
         self.raw = False
         """The next frames are bare messages of the mechanism: the way before SaslAuthenticate."""
         self._mechanisms = list(mechanisms)
         self._max_session_ms = max_session_ms
+        self._listener = listener
         self._exchange: Exchange | None = None
         self._ends_ms: int | None = None
 
@@ -79,7 +83,11 @@ class Guard:
             return None
         self.mechanism = request.mechanism
         self._exchange = exchange(
-            request.mechanism, core.users, lambda: core.random_bytes(16).hex(), lambda token: _checked(core, token)
+            request.mechanism,
+            core.users,
+            lambda: core.random_bytes(16).hex(),
+            lambda token: _checked(core, token),
+            self._listener,
         )
         self.transition_to(Step.EXCHANGE)
         self.raw = call.version == _RAW_VERSION
@@ -128,7 +136,8 @@ class Guard:
         self._exchange = None
         connection.principal = principal
         self.transition_to(Step.KNOWN)
-        ends = [now_ms + self._max_session_ms] if self._max_session_ms > 0 else []
+        lasts_ms = self._max_session_ms(self.mechanism or "")
+        ends = [now_ms + lasts_ms] if lasts_ms > 0 else []
         self._ends_ms = min([*ends, *([identity.expires_ms] if identity.expires_ms is not None else [])], default=None)
         logger.info("%s is %s", connection, principal)
         return identity.last_message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from kohort.broker.core import Core, Service
 from kohort.broker.faults import Faults
 from kohort.broker.groups import GroupService
 from kohort.broker.inside import Inside
+from kohort.broker.listener_config import ListenerConfig, jaas_users
 from kohort.broker.listeners import Listener, listeners
 from kohort.broker.meter import Meter
 from kohort.broker.server import Server
@@ -27,8 +27,6 @@ from kohort.storage.store import MemoryStore, Store
 
 if TYPE_CHECKING:
     from kohort.broker.cluster_boot import ClusterPlace  # of brokers on their own nobody pays for it
-
-_JAAS_USER = re.compile(r'\buser_(?P<user>[^=\s]+)="(?P<password>[^"]*)"')
 
 
 class Security(NamedTuple):
@@ -147,11 +145,6 @@ async def start_broker(
     return RunningBroker(server, store, bound, place)
 
 
-def jaas_users(text: str | None) -> dict[str, str]:
-    """The users of a JAAS line, as Kafka's PlainLoginModule takes them."""
-    return {match["user"]: match["password"] for match in _JAAS_USER.finditer(text or "")}
-
-
 def _why(error: Exception, host: str, port: int) -> str:
     if isinstance(error, KafkaError):
         return error.message
@@ -165,6 +158,6 @@ def _why(error: Exception, host: str, port: int) -> str:
 
 def make_config(given: Mapping[str, Any] | None) -> BrokerConfig:
     config = BrokerConfig(given)
-    listeners(config, "localhost", 0)
-    PrincipalMapping(config["ssl.principal.mapping.rules"])
+    for listener in listeners(config, "localhost", 0):
+        PrincipalMapping(ListenerConfig(config, listener.name)["ssl.principal.mapping.rules"])
     return config

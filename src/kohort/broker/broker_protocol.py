@@ -29,11 +29,11 @@ _WRITE_BUFFER_HIGH = 4 * 1024 * 1024
 class BrokerProtocol(asyncio.Protocol):
     """One connection: bytes in, frames to the core; answers out; no reading while the peer does not read."""
 
-    __slots__ = ("_chunks", "_core", "_have", "_listener", "_need", "_server", "_transport", "_writable", "connection")
+    __slots__ = ("_chunks", "_core", "_have", "_need", "_server", "_transport", "_writable", "connection", "listener")
 
     def __init__(self, server: Server, listener: Listener) -> None:
         self._server = server
-        self._listener = listener
+        self.listener = listener
         self._core = server.core
         self._transport: Any = None
         self._chunks: list[bytes] = []
@@ -53,7 +53,7 @@ class BrokerProtocol(asyncio.Protocol):
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_HIGH)
-        self._server.admit(self.connection, self._listener, transport.get_extra_info("peercert"))
+        self._server.admit(self.connection, self.listener, transport.get_extra_info("peercert"))
         self._server.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

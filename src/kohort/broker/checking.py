@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 AT_ONCE_BYTES = 256 * 1024
 """What is inflated on the loop; more takes longer than others should wait."""
 PLAIN_AT_ONCE_BYTES = 4 * 1024 * 1024
+CHECKED_AT_ONCE = 25
+"""Of those that have waited for another one; then others have a turn."""
 SMALL_BYTES = 128 * 1024
 """What is copied and checked in one call."""
 _LONG_MAX = 2**63 - 1
@@ -164,13 +166,15 @@ class Lane:
         assert self._waiting[0] is check
         self._waiting.popleft()
         check.asker.checked(check, now_ms)
+        left = CHECKED_AT_ONCE
         while self._waiting:
             following = self._waiting[0]
             if following.asker.is_wanted():
-                if not following.at_once(self._checking.scratch):
+                if not left or not following.at_once(self._checking.scratch):
                     self._checking.core.run_elsewhere(following)
                     return
                 following.asker.checked(following, now_ms)
+                left -= 1
             self._waiting.popleft()
         self._checking.lanes.pop(self._connection, None)
 

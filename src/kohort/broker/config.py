@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from kohort.broker.config_keys import BROKER_KEYS
+from kohort.broker.listener_config import PREFIX, Setting, parse_name
 from kohort.config_key import ConfigError, ConfigKey, nearest
 
 __all__ = ["BrokerConfig", "ConfigError", "ConfigSource"]
@@ -35,8 +36,13 @@ class BrokerConfig:
         self.given: dict[str, Any] = {}
         self.cluster: dict[str, Any] = {}
         self.dynamic: dict[str, Any] = {}
+        self.of_listeners: dict[Setting, Any] = {}
         for name, raw in (given or {}).items():
-            self.given[name] = self.key(name).parse(raw)
+            if name.startswith(PREFIX):
+                setting = parse_name(name)
+                self.of_listeners[setting] = self.key(setting.key)._replace(name=name).parse(raw)
+            else:
+                self.given[name] = self.key(name).parse(raw)
         self._values: dict[str, Any] = {}
         self._rebuild()
         self._check_together()
@@ -50,6 +56,12 @@ class BrokerConfig:
     def __getitem__(self, name: str) -> Any:
         """The value, typed by its key: callers know which."""
         return self._values[name]
+
+    def enables(self, mechanism: str) -> bool:
+        """Whether clients of some listener can log in by a mechanism."""
+        key = "sasl.enabled.mechanisms"
+        own = (value for setting, value in self.of_listeners.items() if setting.key == key)
+        return any(mechanism in mechanisms for mechanisms in (self[key], *own))
 
     def integer(self, name: str) -> int:
         value = self._values[name]

@@ -125,7 +125,7 @@ class Core:
         self.topics = topics or Catalog(config, store, random_bytes)
         self.membership: Membership | None = None
         self.users = Users(store, random_bytes)
-        self.tokens = Tokens(config) if OAUTHBEARER in config["sasl.enabled.mechanisms"] else None
+        self.tokens = Tokens(config) if config.enables(OAUTHBEARER) else None
         self.access = Access(config, store)
         self.gate = Gate(self.access.acls) if config["authorizer.class.name"] else None
         self.quotas = Quotas(store)
@@ -364,7 +364,7 @@ class Core:
         self.topics.now_ms = now_ms
         if appends.durable or appends.woken:
             appends.settle(now_ms)
-        if self.long_work.sliced:
+        if self.long_work.sliced or self.long_work.own:
             self.long_work.step(now_ms)
         services = self.services
         for service in services:

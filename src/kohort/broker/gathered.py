@@ -16,10 +16,13 @@ from kohort.protocol.messages import AddPartitionsToTxnResponse, DescribeTransac
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
     from kohort.broker.transactions import TransactionService
 
 _BATCHED_SINCE = 4
 _PRODUCER_FENCED_SINCE = 2
+ASKED_AT_ONCE = 200
+PARTITIONS_AT_ONCE = 5_000
 
 
 class Gathered:
@@ -30,10 +33,13 @@ class Gathered:
         self._call = call
         self.response = response
         self.waiting = 1
+        self.is_large = False
 
     def finish_one(self) -> None:
         self.waiting -= 1
-        if not self.waiting:
+        if not self.waiting and self.is_large:
+            self._core.long_work.encode(self._call, self.response)
+        elif not self.waiting:
             self._core.reply(self._call, self.response)
 
 
@@ -52,8 +58,11 @@ class AddedPartitions(Gathered):
         super().__init__(core, call, AddPartitionsToTxnResponse())
         self._message = message
 
-    def begin(self, service: TransactionService, now_ms: int) -> None:
-        for transaction in self._transactions():
+    def begin(self, service: TransactionService) -> Steps:
+        for number, transaction in enumerate(self._transactions(), 1):
+            if number % ASKED_AT_ONCE == 0:
+                self.is_large = True
+                yield
             rows: list[Any] = []
             if self._call.version >= _BATCHED_SINCE:
                 result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
@@ -62,7 +71,7 @@ class AddedPartitions(Gathered):
                 self.response.results_by_transaction.append(result)
             else:
                 self.response.results_by_topic_v3_and_below = rows
-            self._add(service, transaction, rows, now_ms)
+            yield from self._add(service, transaction, rows)
         self.finish_one()
 
     def _transactions(self) -> Iterable[_Transaction]:
@@ -79,16 +88,23 @@ class AddedPartitions(Gathered):
         for t in message.transactions:
             yield _Transaction(t.transactional_id, t.producer_id, t.producer_epoch, t.verify_only, t.topics)
 
-    def _add(self, service: TransactionService, asked: _Transaction, rows: list[Any], now_ms: int) -> None:
+    def _add(self, service: TransactionService, asked: _Transaction, rows: list[Any]) -> Steps:
         partitions = tuple(dict.fromkeys((topic.name, index) for topic in asked.topics for index in topic.partitions))
-        errors = {partition: self._error(partition) for partition in partitions}
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
+            if start:
+                self.is_large = True
+                yield
+            errors |= {
+                partition: self._error(partition) for partition in partitions[start : start + PARTITIONS_AT_ONCE]
+            }
         if any(errors.values()):
             # As one of them cannot be added, none of them is.
             fill(rows, {p: error or ErrorCode.OPERATION_NOT_ATTEMPTED for p, error in errors.items()})
             return
         self.waiting += 1
         version = TV_2 if self._call.version >= _BATCHED_SINCE else TV_0
-        part = _Added(self, rows)
+        part, now_ms = _Added(self, rows), self._core.topics.now_ms
         ask = Enlist(
             asked.transactional_id, asked.producer_id, asked.producer_epoch, partitions, asked.verify_only, version
         )
@@ -139,14 +155,17 @@ class DescribedTransactions(Gathered):
         super().__init__(core, call, DescribeTransactionsResponse())
         self._message = message
 
-    def begin(self, service: TransactionService, now_ms: int) -> None:
-        for transactional_id in self._message.transactional_ids:
+    def begin(self, service: TransactionService) -> Steps:
+        for number, transactional_id in enumerate(self._message.transactional_ids, 1):
+            if number % ASKED_AT_ONCE == 0:
+                self.is_large = True
+                yield
             if not transactional_id:
                 row = described_error(transactional_id, ErrorCode.INVALID_REQUEST)
                 self.response.transaction_states.append(row)
             else:
                 self.waiting += 1
-                service.ask(DescribeOne(transactional_id), self, now_ms)
+                service.ask(DescribeOne(transactional_id), self, self._core.topics.now_ms)
         self.finish_one()
 
     def answered(self, row: Any, now_ms: int) -> None:

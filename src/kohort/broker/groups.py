@@ -14,7 +14,7 @@ from kohort.broker.coordinator_service import CoordinatorService
 from kohort.broker.find_coordinator import GROUP
 from kohort.broker.group_config import coordinator_config
 from kohort.broker.group_events import GroupEvents
-from kohort.broker.group_parts import Part, Parts, is_many, most_commits, refuse_commits
+from kohort.broker.group_parts import Part, Parts, is_many, most_commits, names_many_partitions, refuse_commits
 from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.table import Api
 from kohort.broker.transaction_markers import Ending, Told
@@ -123,13 +123,13 @@ class GroupService(CoordinatorService):
             Api(9, "OffsetFetch", 1, 10, self._handle_many),
             Api(11, "JoinGroup", 0, 9, self._handle),
             Api(12, "Heartbeat", 0, 4, self._handle),
-            Api(13, "LeaveGroup", 0, 5, self._handle),
+            Api(13, "LeaveGroup", 0, 5, self._handle_many),
             Api(14, "SyncGroup", 0, 5, self._handle),
             Api(15, "DescribeGroups", 0, 6, self._handle_many),
             Api(16, "ListGroups", 0, 5, self._list),
             Api(28, "TxnOffsetCommit", 0, 5, self._txn_commit),
             Api(42, "DeleteGroups", 0, 2, self._handle_many),
-            Api(47, "OffsetDelete", 0, 0, self._handle),
+            Api(47, "OffsetDelete", 0, 0, self._handle_many),
             Api(68, "ConsumerGroupHeartbeat", 0, 1, self._handle),
             Api(69, "ConsumerGroupDescribe", 0, 1, self._handle_many),
         ]
@@ -137,7 +137,9 @@ class GroupService(CoordinatorService):
     # ---- requests and answers
 
     def _handle_many(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
-        """What names many groups is handled in parts."""
+        """What names many groups, members or partitions is handled in parts."""
+        if names_many_partitions(call, message):
+            return Parts(core, call, message).ask_by_partitions(lambda part, some: self._handle_part(call, part, some))
         if is_many(call, message):
             return Parts(core, call, message).ask(lambda part, some: self._handle_part(call, part, some))
         self._handle(core, call, message, now_ms)
@@ -159,10 +161,8 @@ class GroupService(CoordinatorService):
         self._answer()
 
     def _handle(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
-        if call.size > _LARGE_COMMIT_BYTES and type(message) is OffsetCommitRequest:
-            asked = sum(len(topic.partitions) for topic in message.topics)
-            if asked > LARGE_COMMIT and asked > most_commits(core):
-                return refuse_commits(message)
+        if call.size > _LARGE_COMMIT_BYTES and type(message) is OffsetCommitRequest and _is_too_large(core, message):
+            return refuse_commits(message)
         effects = self._effects
         request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
         self.coordinator.handle(request, now_ms)
@@ -193,9 +193,12 @@ class GroupService(CoordinatorService):
 
     # ---- transactions
 
-    def _txn_commit(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
+    def _txn_commit(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
+        if call.size > _LARGE_COMMIT_BYTES and _is_too_large(core, message):
+            return refuse_commits(message)
         request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
         TxnCommitAdmission(core, self, request).begin(now_ms)
+        return None
 
     def ask_about(self, admission: TxnCommitAdmission, partition: int, producer_id: int) -> None:
         self._asked.setdefault((partition, producer_id), set()).add(admission)
@@ -308,6 +311,11 @@ class GroupService(CoordinatorService):
         """The leader of a classic group sees it in its metadata and rejoins; groups of KIP-848 are told."""
         self.coordinator.topics_changed(name)
         super().topic_grew(name, now_ms)
+
+
+def _is_too_large(core: Core, message: Any) -> bool:
+    asked = sum(len(topic.partitions) for topic in message.topics)
+    return asked > LARGE_COMMIT and asked > most_commits(core)
 
 
 def _commits(decision: Decision) -> int:

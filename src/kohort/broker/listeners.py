@@ -62,6 +62,9 @@ def listeners(config: BrokerConfig, host: str, port: int) -> list[Listener]:
         if not told or not number:
             raise ConfigError(f"Invalid value {text} for configuration advertised.listeners: write it as HOST:PORT")
         listener.advertised_host, listener.advertised_port = told, number
+    for setting in config.of_listeners:
+        if setting.listener not in [name.lower() for name in names]:
+            raise ConfigError(f"{setting} is of a listener that is not among listeners: {', '.join(names)}")
     return found
 
 

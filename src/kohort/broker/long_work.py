@@ -24,7 +24,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.broker")
 
 MOST_AT_ONCE = 8
-CHANGES = frozenset({"CreateTopics", "DeleteTopics", "CreatePartitions", "DeleteGroups"})
+CHANGES = frozenset(
+    {
+        "AddPartitionsToTxn",
+        "AlterClientQuotas",
+        "AlterConfigs",
+        "AlterPartitionReassignments",
+        "CreateAcls",
+        "CreatePartitions",
+        "CreateTopics",
+        "DeleteAcls",
+        "DeleteGroups",
+        "DeleteRecords",
+        "DeleteTopics",
+        "ElectLeaders",
+        "IncrementalAlterConfigs",
+        "LeaveGroup",
+        "OffsetDelete",
+        "Produce",
+        "WriteTxnMarkers",
+    }
+)
 Steps = Generator[None, None, Any]
 """A handler in slices; it returns the response, or None where that is given later."""
 
@@ -33,11 +53,12 @@ class LongWork:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.sliced: deque[tuple[Call, Steps]] = deque()
+        self.own: deque[Steps] = deque()  # of the broker itself
         self._encoding = 0
 
     def __bool__(self) -> bool:
         """Whether the next turn can go on with something."""
-        return bool(self.sliced) and self._encoding < MOST_AT_ONCE
+        return bool(self.own) or (bool(self.sliced) and self._encoding < MOST_AT_ONCE)
 
     def begin(self, call: Call, steps: Steps, now_ms: int) -> None:
         """Handle the first slice now: for most requests it is the only one."""
@@ -46,7 +67,11 @@ class LongWork:
             self.sliced.append((call, steps))
 
     def step(self, now_ms: int) -> None:
-        """A slice of each of the oldest."""
+        """A slice of each of the oldest, and of one work of the broker's own."""
+        if self.own:
+            steps = self.own.popleft()
+            if next(steps, self) is not self:
+                self.own.append(steps)
         unfinished: list[tuple[Call, Steps]] = []
         for _ in range(min(len(self.sliced), MOST_AT_ONCE - self._encoding)):
             call, steps = self.sliced.popleft()

@@ -124,7 +124,7 @@ class Quotas:
             if not new:
                 del limits[entity]
         rows = [{"entity": dict(entity), "limits": values} for entity, values in limits.items()]
-        self._store.write_file(DOCUMENT, json.dumps({"quotas": rows}, indent=1).encode())
+        self._store.write_file(DOCUMENT, json.dumps({"quotas": rows}).encode())
         self.limits = limits
         self._changed()
 

@@ -40,17 +40,17 @@ CheckToken = Callable[[str], Bearer]
 """Who a bearer token stands for; InvalidToken where that is nobody."""
 
 
-def exchange(mechanism: str, users: Users, nonce: Callable[[], str], check: CheckToken) -> Exchange:
-    """One exchange, ready to be sent the first message of the client."""
+def exchange(mechanism: str, users: Users, nonce: Callable[[], str], check: CheckToken, listener: str = "") -> Exchange:
+    """One exchange at a listener, ready to be sent the first message of the client."""
     if mechanism == OAUTHBEARER:
         made = _bearer(check)
     else:
-        made = _plain(users) if mechanism == PLAIN else _scram(mechanism, users, nonce())
+        made = _plain(users, listener) if mechanism == PLAIN else _scram(mechanism, users, nonce())
     next(made)
     return made
 
 
-def _plain(users: Users) -> Exchange:
+def _plain(users: Users, listener: str) -> Exchange:
     message = yield b""
     parts = message.split(b"\0")
     if len(parts) != 3:
@@ -61,7 +61,7 @@ def _plain(users: Users) -> Exchange:
         raise AuthenticationFailed("Authentication failed: username is not UTF-8") from None
     if not user or not parts[2]:
         raise AuthenticationFailed("Authentication failed: username or password not specified")
-    if not users.knows_password(user, parts[2]):
+    if not users.knows_password(user, parts[2], listener):
         raise AuthenticationFailed("Authentication failed: Invalid username or password")
     if authorization not in ("", user):
         raise AuthenticationFailed("Authentication failed: Client requested an authorization id that is different")

@@ -23,6 +23,7 @@ from kohort.broker.broker_protocol import BrokerProtocol, BufferedBrokerProtocol
 from kohort.broker.clock import Clock
 from kohort.broker.connection import Connection, shown
 from kohort.broker.core import Core, Job
+from kohort.broker.listener_config import ListenerConfig
 from kohort.broker.listeners import Listener
 from kohort.broker.quotas import REQUEST_TIME
 from kohort.broker.throttling import mute
@@ -59,8 +60,10 @@ class Server:
         self._timer_due_ms = 0
         self._idle_timer: asyncio.TimerHandle | None = None
         self._listening: list[asyncio.Server] = []
-        self._mapping: PrincipalMapping = PrincipalMapping("DEFAULT")
-        self.certificates: Certificates | None = None
+        self._settings: dict[str, ListenerConfig] = {}  # of listeners, by their names, and so the next two
+        self._mappings: dict[str, PrincipalMapping] = {}
+        self.certificates: dict[str, Certificates] = {}
+        self._by_listener: Counter[str] = Counter()
         self._threads: ThreadPoolExecutor | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -75,15 +78,24 @@ class Server:
 
     async def start(self, listeners: list[Listener]) -> list[Listener]:
         """Accept connections; returns the listeners with the addresses they have."""
-        if any(listener.protocol.encrypts for listener in listeners):
-            self.certificates = Certificates(self.core.config)
-        self._mapping = PrincipalMapping(self.core.config["ssl.principal.mapping.rules"])
+        for listener in listeners:
+            config = self._settings[listener.name] = ListenerConfig(self.core.config, listener.name)
+            if listener.protocol.encrypts:
+                self.certificates[listener.name] = Certificates(config)
+            self._mappings[listener.name] = PrincipalMapping(config["ssl.principal.mapping.rules"])
+        self.give_users()
         self.core.start(self.clock.now_ms())
         for listener in listeners:
             await self._listen(listener)
         self._end_turn()
         self._check_idle(first=True)
         return listeners
+
+    def give_users(self) -> None:
+        """Those of listeners that have users of their own."""
+        for name, config in self._settings.items():
+            if (users := config.plain_users) is not None:
+                self.core.users.give_at(name, users)
 
     async def _listen(self, listener: Listener) -> None:
         made = await self._loop.create_server(self._protocol_of(listener), listener.host, listener.port, backlog=1024)
@@ -98,8 +110,7 @@ class Server:
         if listener.protocol.encrypts:
             from kohort.broker.tls_transport import Handshakes, TlsProtocol
 
-            assert self.certificates is not None
-            context = self.certificates.context
+            context = self.certificates[listener.name].context
             handshakes = self._handshakes = self._handshakes or Handshakes(self._refused)
             return lambda: TlsProtocol(context, lambda: BrokerProtocol(self, listener), handshakes)
         plain = type(self._loop).__module__.startswith("asyncio")
@@ -114,11 +125,11 @@ class Server:
         connection.address = (listener.advertised_host, listener.advertised_port)
         connection.principal = ANONYMOUS
         if listener.protocol.authenticates:
-            config = self.core.config
-            connection.guard = Guard(config["sasl.enabled.mechanisms"], config["connections.max.reauth.ms"])
+            config = self._settings[listener.name]
+            connection.guard = Guard(config["sasl.enabled.mechanisms"], config.max_session_ms, listener.name)
         elif certificate:
             try:
-                connection.principal = f"User:{self._mapping.user(distinguished_name(certificate))}"
+                connection.principal = f"User:{self._mappings[listener.name].user(distinguished_name(certificate))}"
             except ValueError as error:
                 self.core.disconnect(connection, str(error))
                 self.end_turn()
@@ -203,6 +214,8 @@ class Server:
         config = self.core.config
         self._protocols.add(protocol)
         self._by_host[connection.host] += 1
+        listener, own = protocol.listener.name, self._settings[protocol.listener.name]
+        self._by_listener[listener] += 1
         if self.core.meter is not None:
             self.core.meter.connections_opened += 1
         reason = None
@@ -210,6 +223,8 @@ class Server:
             protocol.abort()
         elif len(self._protocols) > config["max.connections"]:
             reason = f"over the limit of {config['max.connections']} connections (max.connections)"
+        elif own.has("max.connections") and self._by_listener[listener] > own["max.connections"]:
+            reason = f"over the limit of {own['max.connections']} connections of listener {listener} (max.connections)"
         elif self._by_host[connection.host] > config["max.connections.per.ip"]:
             limit = config["max.connections.per.ip"]
             reason = f"over the limit of {limit} connections from one address (max.connections.per.ip)"
@@ -249,6 +264,7 @@ class Server:
         self.held_back.pop(protocol, None)
         connection = protocol.connection
         assert connection is not None
+        self._by_listener[protocol.listener.name] -= 1
         self._by_host[connection.host] -= 1
         if not self._by_host[connection.host]:
             del self._by_host[connection.host]

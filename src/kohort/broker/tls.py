@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.broker.config import BrokerConfig, ConfigError
 
 if TYPE_CHECKING:
+    from kohort.broker.listener_config import ListenerConfig
     from kohort.key_stores.stores import Store
 
 _AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -33,9 +34,9 @@ _SPECIAL = re.compile(r'([,+"\\<>;=])')
 
 
 class Certificates:
-    """The context of all TLS listeners."""
+    """The context of a TLS listener."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig | ListenerConfig) -> None:
         self._config = config
         if not config["ssl.keystore.location"]:
             raise ConfigError(

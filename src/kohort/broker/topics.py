@@ -258,7 +258,7 @@ class Catalog:
                 topic.name: topic.describe() for topic in itertools.chain(self.by_name.values(), self._coming.values())
             },
         }
-        self.store.write_file(DOCUMENT, json.dumps(document, indent=1).encode())
+        self.store.write_file(DOCUMENT, json.dumps(document).encode())
 
     # Looking up.
 

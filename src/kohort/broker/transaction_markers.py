@@ -20,8 +20,10 @@ from kohort.storage.producers import EndOfTransaction
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 TopicPartition = tuple[str, int]
+MARKERS_AT_ONCE = 50
 # The group coordinator is not ready; a transaction coordinator knows what to make of this one.
 _NOT_READY = frozenset(
     {
@@ -105,9 +107,11 @@ class PendingMarkers:
         self._call = call
         self._response = WriteTxnMarkersResponse()
         self._waiting = 0
+        self._rows: dict[int, _Row] = {}
 
-    def begin(self, writer: MarkerWriter, markers: list[Any], now_ms: int) -> None:
+    def begin(self, writer: MarkerWriter, markers: list[Any]) -> Steps:
         self._waiting = 1
+        count = 0
         for marker in markers:
             ending = Ending(
                 marker.producer_id,
@@ -120,16 +124,19 @@ class PendingMarkers:
             for topic in marker.topics:
                 for index in topic.partition_indexes:
                     self._waiting += 1
-                    writer.write(ending, (topic.name, index), _Row(self, row), now_ms)
+                    writer.write(ending, (topic.name, index), row, self._core.topics.now_ms)
+                    count += 1
+                    if count % MARKERS_AT_ONCE == 0:
+                        yield
         self.finish_one()
 
-    def _row(self, producer_id: int) -> Any:
-        for row in self._response.markers:
-            if row.producer_id == producer_id:
-                return row
-        row = self._response.WritableTxnMarkerResult(producer_id=producer_id, topics=[])
-        self._response.markers.append(row)
-        return row
+    def _row(self, producer_id: int) -> _Row:
+        found = self._rows.get(producer_id)
+        if found is None:
+            row = self._response.WritableTxnMarkerResult(producer_id=producer_id, topics=[])
+            self._response.markers.append(row)
+            found = self._rows[producer_id] = _Row(self, row)
+        return found
 
     def finish_one(self) -> None:
         self._waiting -= 1
@@ -143,13 +150,14 @@ class _Row:
     def __init__(self, pending: PendingMarkers, row: Any) -> None:
         self._pending = pending
         self._row = row
+        self._topics: dict[str, Any] = {}
 
     def marker_written(self, partition: TopicPartition, error: ErrorCode, now_ms: int) -> None:
         response = WriteTxnMarkersResponse
         name, index = partition
-        topic = next((topic for topic in self._row.topics if topic.name == name), None)
+        topic = self._topics.get(name)
         if topic is None:
-            topic = response.WritableTxnMarkerTopicResult(name=name, partitions=[])
+            topic = self._topics[name] = response.WritableTxnMarkerTopicResult(name=name, partitions=[])
             self._row.topics.append(topic)
         topic.partitions.append(response.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
         self._pending.finish_one()

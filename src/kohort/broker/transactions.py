@@ -6,7 +6,6 @@ Its log is coordinator_log.py's business, markers are transaction_markers.py's.
 from __future__ import annotations
 
 import logging
-import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kohort.broker.connection import Call
@@ -16,8 +15,9 @@ from kohort.broker.find_coordinator import NO_NODE, TRANSACTION
 from kohort.broker.gathered import AddedPartitions, DescribedTransactions, ListedTransactions
 from kohort.broker.internal_topics import ensure_offsets_topic, ensure_transactions_topic
 from kohort.broker.table import Api
-from kohort.broker.transaction_markers import Ending, MarkerWriter, PendingMarkers
+from kohort.broker.transaction_markers import MARKERS_AT_ONCE, Ending, MarkerWriter, PendingMarkers
 from kohort.broker.transaction_peers import AskedElsewhere, MarkersElsewhere
+from kohort.coordinator import expressions
 from kohort.coordinator.effects import Request
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.coordinator.shard import Write
@@ -35,6 +35,7 @@ from kohort.records.compression import Compression
 if TYPE_CHECKING:
     from kohort.broker.config import BrokerConfig
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
     from kohort.broker.topics import Topic
 
 logger = logging.getLogger("kohort.transactions")
@@ -122,8 +123,8 @@ class TransactionService(CoordinatorService):
             return ending.refused(request, ErrorCode.INVALID_REQUEST)
         return self._ask(request, now_ms)
 
-    def _add_partitions(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
-        AddedPartitions(core, call, message).begin(self, now_ms)
+    def _add_partitions(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps:
+        return AddedPartitions(core, call, message).begin(self)
 
     def _add_offsets(self, core: Core, call: Call, message: Any, now_ms: int) -> Any:
         if not message.transactional_id:
@@ -140,15 +141,13 @@ class TransactionService(CoordinatorService):
         self.enlist(ask, _AddedOffsets(core, call, partition), now_ms)
         return None
 
-    def _describe(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
-        DescribedTransactions(core, call, message).begin(self, now_ms)
+    def _describe(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps:
+        return DescribedTransactions(core, call, message).begin(self)
 
     def _list(self, core: Core, call: Call, message: Any, now_ms: int) -> Any:
         wanted = frozenset(message.state_filters)
         unknown = [state for state in message.state_filters if state not in _STATES]
-        try:
-            re.compile(message.transactional_id_pattern or "")
-        except re.error:
+        if message.transactional_id_pattern and expressions.problem(message.transactional_id_pattern):
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         ask = ListShard(
             wanted,
@@ -164,8 +163,8 @@ class TransactionService(CoordinatorService):
         listed.finish_one()
         return None
 
-    def _write_markers(self, core: Core, call: Call, message: Any, now_ms: int) -> None:
-        PendingMarkers(core, call).begin(self._writer, message.markers, now_ms)
+    def _write_markers(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps:
+        return PendingMarkers(core, call).begin(self._writer, message.markers)
 
     # ---- requests of others in the broker
 
@@ -225,19 +224,26 @@ class TransactionService(CoordinatorService):
 
     def _write(self, marker: Marker, now_ms: int) -> None:
         """Into the logs of this broker, and to the leaders of the others."""
+        steps = self._writing(marker)
+        if next(steps, self) is not self:
+            self._core.long_work.own.append(steps)
+
+    def _writing(self, marker: Marker) -> Steps:
         end = Ending(
             marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.committed, marker.version
         )
         done = _MarkerDone(self, marker)
         elsewhere: dict[int, list[TopicPartition]] = {}
-        for partition in marker.partitions:
+        for number, partition in enumerate(marker.partitions, 1):
             node_id = self._leader_of(*partition)
             if node_id in (self._core.node_id, NO_NODE.node_id):
-                self._writer.write(end, partition, done, now_ms)
+                self._writer.write(end, partition, done, self._core.topics.now_ms)
             else:
                 elsewhere.setdefault(node_id, []).append(partition)
+            if number % MARKERS_AT_ONCE == 0:
+                yield
         for node_id, partitions in elsewhere.items():
-            MarkersElsewhere(self._core, end, partitions, done).send(node_id, now_ms)
+            MarkersElsewhere(self._core, end, partitions, done).send(node_id, self._core.topics.now_ms)
 
     def marker_written(self, marker: Marker, partition: TopicPartition, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

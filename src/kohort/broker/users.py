@@ -24,6 +24,8 @@ class Users:
         self._store = store
         self._random_bytes = random_bytes
         self._passwords: dict[str, bytes] = {}
+        self._at: dict[str, dict[str, bytes]] = {}
+        """Of listeners that have users of their own for PLAIN."""
         self.scram: dict[tuple[str, str], ScramKeys] = {}
         """(user, mechanism) -> keys."""
         self._given: dict[tuple[str, str], ScramKeys] = {}
@@ -55,13 +57,18 @@ class Users:
                 salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
                 self._given[user, mechanism] = keys_of(mechanism, salted, salt, MIN_ITERATIONS)
 
+    def give_at(self, listener: str, passwords: Mapping[str, str]) -> None:
+        """Who can log in by PLAIN at one listener, and nobody else there."""
+        self._at[listener] = {user: password.encode() for user, password in passwords.items()}
+
     def take_back(self) -> None:
         """Forget the users of the configuration."""
+        self._at.clear()
         self._passwords.clear()
         self._given.clear()
 
-    def knows_password(self, user: str, password: bytes) -> bool:
-        expected = self._passwords.get(user)
+    def knows_password(self, user: str, password: bytes, listener: str = "") -> bool:
+        expected = self._at.get(listener, self._passwords).get(user)
         return hmac.compare_digest(expected if expected is not None else b"\0", password) and expected is not None
 
     def keys(self, user: str, mechanism: str) -> ScramKeys | None:
@@ -86,4 +93,4 @@ class Users:
         for (user, mechanism), keys in self.scram.items():
             kept = {part: base64.b64encode(getattr(keys, part)).decode() for part in _PARTS}
             document.setdefault(user, {})[mechanism] = kept | {"iterations": keys.iterations}
-        self._store.write_file(DOCUMENT, json.dumps({"scram": document}, indent=1).encode())
+        self._store.write_file(DOCUMENT, json.dumps({"scram": document}).encode())

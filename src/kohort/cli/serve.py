@@ -262,7 +262,7 @@ class Serving:
         except (UsageError, WrongInput) as error:
             logger.error("SIGHUP: settings stay as they were: %s", error)
             given = self._given
-        self._given = reload(self._running, given)
+        self._given = reload(self._running, given, self._given)
 
     async def _start(self, port: int) -> None:
         from kohort.broker.boot import make_config, start_broker

@@ -24,6 +24,8 @@ MOST_ELEMENTS = {
     "ProduceRequest": 20_000,
     "AlterUserScramCredentialsRequest": 20_000,
     "DescribeUserScramCredentialsRequest": 20_000,
+    "JoinGroupRequest": 20_000,
+    "UpdateFeaturesRequest": 20_000,
 }
 """Fewer, where the request is handled at once. More than a producer can put into a megabyte."""
 MAX_TAGS = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.modern.groups import Members
-from kohort.coordinator.modern import expressions
+from kohort.coordinator import expressions
 from kohort.protocol.errors import ErrorCode
 
 pytest.importorskip("re2")

@@ -12,11 +12,15 @@ if TYPE_CHECKING:
     from kohort.broker.access import Access
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 _DISABLED = "No Authorizer is configured."
+ROWS_AT_ONCE = 500
+COMPARED_AT_ONCE = 5_000
+MOST_AT_ONCE = 10_000
 
 
-def describe_acls(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def describe_acls(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DescribeAclsResponse(error_message=None)
     try:
         access, wanted = _access(core), _filter(request, call.version)
@@ -24,7 +28,9 @@ def describe_acls(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         response.error_code, response.error_message = error.code, error.message
         return response
     resources: dict[tuple[int, str, int], Any] = {}
-    for acl in access.acls:
+    for number, acl in enumerate(list(access.acls), 1):
+        if number % COMPARED_AT_ONCE == 0:
+            yield
         if wanted.means(acl):
             key = (acl.resource, acl.name, acl.pattern)
             if key not in resources:
@@ -43,10 +49,12 @@ def describe_acls(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     return response
 
 
-def create_acls(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def create_acls(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.CreateAclsResponse()
     good = []
-    for creation in request.creations:
+    for number, creation in enumerate(request.creations, 1):
+        if number % ROWS_AT_ONCE == 0:
+            yield
         row = response.AclCreationResult(error_message=None)
         response.results.append(row)
         try:
@@ -55,6 +63,7 @@ def create_acls(core: Core, call: Call, request: Any, now_ms: int) -> Any:
         except KafkaError as error:
             row.error_code, row.error_message = error.code, error.message
     try:
+        _check_size(len(good))
         if good:
             _access(core).change(add=good)
     except KafkaError as error:
@@ -63,19 +72,29 @@ def create_acls(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     return response
 
 
-def delete_acls(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def delete_acls(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DeleteAclsResponse()
-    doomed: list[Acl] = []
+    doomed: dict[Acl, None] = {}
+    compared = matched = 0
     for asked in request.filters:
+        if compared > COMPARED_AT_ONCE:
+            compared = 0
+            yield
         row = response.DeleteAclsFilterResult(error_message=None)
         response.filter_results.append(row)
         try:
             wanted = _filter(asked, call.version)
-            found = [acl for acl in _access(core).acls if wanted.means(acl)]
+            entries = _access(core).acls.candidates(wanted)
+            compared += 1 + len(entries)
+            found = [acl for acl in entries if wanted.means(acl)]
         except KafkaError as error:
             row.error_code, row.error_message = error.code, error.message
             continue
-        doomed += found
+        doomed |= dict.fromkeys(found)
+        compared += len(found)
+        matched += len(found)
+        if matched > MOST_AT_ONCE:
+            break
         row.matching_acls = [
             response.DeleteAclsMatchingAcl(
                 error_message=None,
@@ -90,12 +109,19 @@ def delete_acls(core: Core, call: Call, request: Any, now_ms: int) -> Any:
             for acl in found
         ]
     try:
+        _check_size(matched)
         if doomed:
             _access(core).change(remove=doomed)
     except KafkaError as error:
-        for row in response.filter_results:
-            row.error_code, row.error_message, row.matching_acls = error.code, error.message, []
+        refused = response.DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
+        response.filter_results = [refused] * len(request.filters)
     return response
+
+
+def _check_size(changed: int) -> None:
+    """As Kafka's controller: all of it, or, where it is too much, nothing."""
+    if changed > MOST_AT_ONCE:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "Unable to perform excessively large batch operation.")
 
 
 def _access(core: Core) -> Access:

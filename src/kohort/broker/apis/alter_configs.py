@@ -25,8 +25,10 @@ from kohort.storage.config import CONFIG_KEYS, LogConfig
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
+REFUSED_AT_ONCE = 500
 
 
 class Resource(NamedTuple):
@@ -42,29 +44,35 @@ class Resource(NamedTuple):
     """Eligible leader replicas (KIP-966) need some in one value for the whole cluster: not to be named here."""
 
 
-def alter_configs(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def alter_configs(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     """The old way: what is not named goes back to its default."""
     return _alter(core, request, messages.AlterConfigsResponse(), _replaced)
 
 
-def incremental_alter_configs(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def incremental_alter_configs(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     """The new way: only what is named changes (KIP-339)."""
     return _alter(core, request, messages.IncrementalAlterConfigsResponse(), _operated)
 
 
-def _alter(core: Core, request: Any, response: Any, new_values: Callable[[Resource, Any], dict[str, str]]) -> Any:
-    for asked in request.resources:
+def _alter(core: Core, request: Any, response: Any, new_values: Callable[[Resource, Any], dict[str, str]]) -> Steps:
+    """What is changed is written each time: others have a turn after it."""
+    times = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
+    for number, asked in enumerate(request.resources, 1):
+        if number % REFUSED_AT_ONCE == 0:
+            yield
         row = response.AlterConfigsResourceResponse(
             resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
         )
         response.responses.append(row)
         try:
-            _check_once(request, asked)
+            _check_once(times, asked)
             resource = _resource(core, asked.resource_type, asked.resource_name)
             for config in asked.configs:
                 if config.name in resource.fixed:
                     raise ConfigError(f"Broker-level {config.name} cannot be altered while ELR is enabled.")
             resource.change(new_values(resource, asked), request.validate_only)
+            if number < len(request.resources):
+                yield
         except KafkaError as error:
             row.error_code, row.error_message = error.code, error.message
         except ConfigError as error:
@@ -72,9 +80,8 @@ def _alter(core: Core, request: Any, response: Any, new_values: Callable[[Resour
     return response
 
 
-def _check_once(request: Any, asked: Any) -> None:
-    identities = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    if identities[asked.resource_type, asked.resource_name] > 1:
+def _check_once(times: Counter[tuple[int, str]], asked: Any) -> None:
+    if times[asked.resource_type, asked.resource_name] > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     twice = [name for name, count in Counter(config.name for config in asked.configs).items() if count > 1]
     if twice:

@@ -11,21 +11,31 @@ from kohort.protocol import messages
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 
-def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+ROWS_AT_ONCE = 500
+
+
+def handle(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DescribeLogDirsResponse()
     path = getattr(core.store, "path", None)
     result = response.DescribeLogDirsResult(log_dir=str(path or "memory"), total_bytes=-1, usable_bytes=-1)
     if path is not None:
         usage = shutil.disk_usage(path)
         result.total_bytes, result.usable_bytes = usage.total, usage.free
+    count = 0
     for topic, indexes in _asked(core, request):
-        rows = [
-            response.DescribeLogDirsPartition(partition_index=p.index, partition_size=p.log.size_bytes, offset_lag=0)
-            for p in topic.partitions
-            if p.leads and (indexes is None or p.index in indexes)
-        ]
+        rows = []
+        for p in topic.partitions:
+            count += 1
+            if count % ROWS_AT_ONCE == 0:
+                yield
+            if p.leads and (indexes is None or p.index in indexes):
+                size = p.log.size_bytes
+                rows.append(
+                    response.DescribeLogDirsPartition(partition_index=p.index, partition_size=size, offset_lag=0)
+                )
         if rows:
             result.topics.append(response.DescribeLogDirsTopic(name=topic.name, partitions=rows))
     response.results.append(result)
@@ -33,7 +43,12 @@ def handle(core: Core, call: Call, request: Any, now_ms: int) -> Any:
 
 
 def _asked(core: Core, request: Any) -> list[tuple[Topic, set[int] | None]]:
+    """Each topic once, however often it is asked for."""
     if request.topics is None:
         return [(topic, None) for topic in core.topics.by_name.values()]
-    found = ((core.topics.by_name.get(asked.topic), set(asked.partitions)) for asked in request.topics)
-    return [(topic, indexes) for topic, indexes in found if topic is not None]
+    wanted: dict[Topic, set[int]] = {}
+    for asked in request.topics:
+        topic = core.topics.by_name.get(asked.topic)
+        if topic is not None:
+            wanted.setdefault(topic, set()).update(asked.partitions)
+    return list(wanted.items())

@@ -154,12 +154,14 @@ def _partitions(core: Core, row: Callable[..., Any], partitions: Sequence[Partit
     ]
 
 
-def describe_topic_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def describe_topic_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     """Pages through partitions in the order of topic names (KIP-966)."""
     response = messages.DescribeTopicPartitionsResponse()
     left = max(min(request.response_partition_limit, core.config["max.request.partition.size.limit"]), 1)
     first, start = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
-    for name in _names_from(core, request, first):
+    for number, name in enumerate(_names_from(core, request, first), 1):
+        if number % ROWS_AT_ONCE == 0:
+            yield
         topic = core.topics.by_name.get(name)
         if topic is None:
             response.topics.append(_missing(core, call, response, name))

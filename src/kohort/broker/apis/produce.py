@@ -1,8 +1,12 @@
-"""Produce: check each batch, queue it for the end of the turn, answer when all partitions are done."""
+"""Produce: check each batch, queue it for the end of the turn, answer when all partitions are done.
+
+Many partitions, or many bytes, are queued in slices: the next requests of the connection wait for the last of them, so
+that what a client sends to a partition stays in order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker import leaders
@@ -19,8 +23,17 @@ from kohort.records.validate import check_envelope
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 _ADMIN_CLIENT_ID = "__admin_client"
+MANY_PARTITIONS = 100
+PARTITIONS_AT_ONCE = 25
+"""The first append to a log makes files, and takes some thirty times as long as the next ones."""
+BYTES_AT_ONCE = 4 * 1024 * 1024
+ADMITTED_AT_ONCE = 200
+"""Fewer would have the coordinator write down the same transaction too often."""
+_FEW_BYTES = 8 * 1024
+Rows = Collection[tuple[Any, dict[int, Any]]]
 
 
 class PendingProduce:
@@ -31,6 +44,7 @@ class PendingProduce:
         "call",
         "core",
         "failed",
+        "is_large",
         "response",
         "to_admit",
         "transactional",
@@ -46,6 +60,7 @@ class PendingProduce:
         self.response = response
         self.waiting = 1  # the handler itself, which goes on to other partitions
         self.failed: ErrorCode | None = None
+        self.is_large = False  # then its answer is written elsewhere
         self.transactional: list[Append] = []  # batches whose transaction is to be asked about first
         self.to_admit = 1  # of these: the handler itself, and those whose records are being checked
 
@@ -82,14 +97,20 @@ class PendingProduce:
         """Its records are as they should be."""
         if append.header.attributes & TRANSACTIONAL_FLAG:
             self.transactional.append(append)
+            if len(self.transactional) == ADMITTED_AT_ONCE:
+                self._admit(self.core.topics.now_ms)
         else:
             self.core.append(append)
 
     def admit_one(self, now_ms: int) -> None:
-        """Transactional batches are asked about together, when the last of them is checked."""
+        """Transactional batches are asked about together, when the last of them is checked, or there are many."""
         self.to_admit -= 1
         if not self.to_admit and self.transactional:
-            ProduceAdmission(self.core, self.call.version).admit(self.transactional_id, self.transactional, now_ms)
+            self._admit(now_ms)
+
+    def _admit(self, now_ms: int) -> None:
+        some, self.transactional = self.transactional, []
+        ProduceAdmission(self.core, self.call.version).admit(self.transactional_id, some, now_ms)
 
     def is_wanted(self) -> bool:
         """Whether the outcome still matters: a peer that is gone never learns of it, unless it did not want to."""
@@ -107,7 +128,9 @@ class PendingProduce:
         result.base_offset = -1
 
     def finish(self) -> None:
-        if self.acks != 0:
+        if self.acks != 0 and self.is_large:
+            self.core.long_work.encode(self.call, self.response)
+        elif self.acks != 0:
             self.core.reply(self.call, self.response)
         elif self.failed is not None:
             # A client that wants no answer learns of a failure only by a lost connection, and then asks anew.
@@ -116,31 +139,69 @@ class PendingProduce:
             self.core.no_reply(self.call)
 
 
-def handle(core: Core, call: Call, request: Any, now_ms: int) -> None:
-    response = messages.ProduceResponse()
-    pending = PendingProduce(core, call, request, response)
-    result_of, topic_of = response.PartitionProduceResponse, response.TopicProduceResponse
-    for asked, records_of in _rows(call, request):
-        topic, error = _find(core, call, asked)
-        results = []
-        for index, records in records_of.items():
-            result = result_of(index=index, log_start_offset=-1)
-            results.append(result)
-            partition = topic.partition(index) if topic is not None else None
-            if partition is None:
-                pending.refuse(result, error)
-            elif request.acks not in (-1, 0, 1):
-                pending.refuse(result, ErrorCode.INVALID_REQUIRED_ACKS)
-            elif not partition.leads:
-                leaders.refuse_produce(core, pending, partition, result)
-            else:
-                _queue(pending, partition, records, result, now_ms)
-        response.responses.append(topic_of(name=asked.name, topic_id=asked.topic_id, partition_responses=results))
+def handle(core: Core, call: Call, request: Any, now_ms: int) -> Steps | None:
+    pending = PendingProduce(core, call, request, messages.ProduceResponse())
+    rows = _rows(call, request)
+    if call.size > _FEW_BYTES:
+        pending.is_large = sum(len(records_of) for _, records_of in rows) > MANY_PARTITIONS
+        if pending.is_large or call.size > BYTES_AT_ONCE:
+            return _in_slices(pending, rows)
+    for asked, records_of in rows:
+        _take(pending, asked, records_of.items(), _results(pending, asked), now_ms)
     pending.admit_one(now_ms)
+    pending.done_with_one()
+    return None
+
+
+def _in_slices(pending: PendingProduce, rows: Rows) -> Steps:
+    """So that the end of a turn does not append more than others should wait for."""
+    topics, count, size = pending.core.topics, 0, 0
+    for asked, records_of in rows:
+        results = _results(pending, asked)
+        some: list[tuple[int, Any]] = []
+        for index, records in records_of.items():
+            some.append((index, records))
+            count, size = count + 1, size + len(records or b"")
+            if count >= PARTITIONS_AT_ONCE or size >= BYTES_AT_ONCE:
+                _take(pending, asked, some, results, topics.now_ms)
+                some, count, size = [], 0, 0
+                yield
+                if not pending.is_wanted():
+                    return
+        _take(pending, asked, some, results, topics.now_ms)
+    pending.admit_one(topics.now_ms)
     pending.done_with_one()
 
 
-def _rows(call: Call, request: Any) -> Iterable[tuple[Any, dict[int, Any]]]:
+def _results(pending: PendingProduce, asked: Any) -> list[Any]:
+    """The rows of a topic in the answer."""
+    results: list[Any] = []
+    row = messages.ProduceResponse.TopicProduceResponse
+    pending.response.responses.append(row(name=asked.name, topic_id=asked.topic_id, partition_responses=results))
+    return results
+
+
+def _take(
+    pending: PendingProduce, asked: Any, some: Iterable[tuple[int, Any]], results: list[Any], now_ms: int
+) -> None:
+    """Records for partitions of one topic."""
+    core, result_of = pending.core, messages.ProduceResponse.PartitionProduceResponse
+    topic, error = _find(core, pending.call, asked)
+    for index, records in some:
+        result = result_of(index=index, log_start_offset=-1)
+        results.append(result)
+        partition = topic.partition(index) if topic is not None else None
+        if partition is None:
+            pending.refuse(result, error)
+        elif pending.acks not in (-1, 0, 1):
+            pending.refuse(result, ErrorCode.INVALID_REQUIRED_ACKS)
+        elif not partition.leads:
+            leaders.refuse_produce(core, pending, partition, result)
+        else:
+            _queue(pending, partition, records, result, now_ms)
+
+
+def _rows(call: Call, request: Any) -> Rows:
     """Each topic once, with the records of each partition: of rows for the same partition the last counts."""
     if len(request.topic_data) == 1:
         (asked,) = request.topic_data

@@ -10,13 +10,22 @@ from kohort.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 
-def describe_producers(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+ROWS_AT_ONCE = 1000
+
+
+def describe_producers(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DescribeProducersResponse()
+    count = 0
     for topic in request.topics:
         rows = []
-        for index in topic.partition_indexes:
+        for index in dict.fromkeys(topic.partition_indexes):
+            count += 1
+            if count >= ROWS_AT_ONCE:
+                count = 0
+                yield
             row = response.PartitionResponse(partition_index=index)
             rows.append(row)
             partition = core.topics.partition(topic.name, index)
@@ -27,6 +36,7 @@ def describe_producers(core: Core, call: Call, request: Any, now_ms: int) -> Any
                 row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 continue
             row.active_producers = [_producer(response, state) for state in partition.log.producers]
+            count += len(row.active_producers)
         response.topics.append(response.TopicResponse(name=topic.name, partitions=rows))
     return response
 

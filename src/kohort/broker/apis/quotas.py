@@ -13,21 +13,25 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 EXACT, DEFAULT, ANY = 0, 1, 2
+REFUSED_AT_ONCE = 500
 _OF_CLIENTS = (PRODUCE, FETCH, REQUEST_TIME, MUTATIONS)
 _KEYS = {USER: _OF_CLIENTS, CLIENT_ID: _OF_CLIENTS, IP: (CONNECTIONS,)}
 _WHOLE = (PRODUCE, FETCH, CONNECTIONS)
 
 
-def describe_client_quotas(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def describe_client_quotas(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DescribeClientQuotasResponse(entries=[])
     try:
         wanted = _filters(request.components)
     except KafkaError as error:
         response.error_code, response.error_message, response.entries = error.code, error.message, None
         return response
-    for entity, limits in core.quotas.limits.items():
+    for number, (entity, limits) in enumerate(list(core.quotas.limits.items()), 1):
+        if number % REFUSED_AT_ONCE == 0:
+            yield
         names = dict(entity)
         if request.strict and names.keys() != wanted.keys():
             continue
@@ -65,9 +69,12 @@ def _entry(response: Any, entity: Entity, limits: dict[str, float]) -> Any:
     )
 
 
-def alter_client_quotas(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def alter_client_quotas(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
+    """What is changed is written each time: others have a turn after it."""
     response = messages.AlterClientQuotasResponse()
-    for asked in request.entries:
+    for number, asked in enumerate(request.entries, 1):
+        if number % REFUSED_AT_ONCE == 0:
+            yield
         row = response.EntryData(
             error_message=None,
             entity=[response.EntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in asked.entity],
@@ -78,6 +85,8 @@ def alter_client_quotas(core: Core, call: Call, request: Any, now_ms: int) -> An
             changes = {op.key: None if op.remove else _value(entity, op.key, op.value) for op in asked.ops}
             if not request.validate_only:
                 core.quotas.change({entity: changes})
+                if number < len(request.entries):
+                    yield
         except KafkaError as error:
             row.error_code, row.error_message = error.code, error.message
     return response

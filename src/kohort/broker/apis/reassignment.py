@@ -6,7 +6,7 @@ the first is to lead. A broker that stands alone leads everything, and can be as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +17,30 @@ from kohort.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
 _PREFERRED, _UNCLEAN = 0, 1
 _NO_ONE = -1
+ROWS_AT_ONCE = 500
 
 
-def elect_leaders(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def elect_leaders(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.ElectLeadersResponse()
     election = request.election_type if call.version >= 1 else _PREFERRED
     every = request.topic_partitions is None
     asked = _everything(core) if every else [(row.topic, row.partitions) for row in request.topic_partitions]
     if (every or asked) and (refusal := _refusal(request.timeout_ms, election)) is not None:
         return _refused(response, call.version, [] if every else asked, refusal)
+    count = 0
     for name, indexes in asked:
-        rows = [_elected(core, name, index, election) for index in indexes]
-        found = [row for row in rows if not (every and row.error_code == ErrorCode.ELECTION_NOT_NEEDED)]
+        found = []
+        for index in indexes:
+            count += 1
+            if count % ROWS_AT_ONCE == 0:
+                yield
+            row = _elected(core, name, index, election)
+            if not (every and row.error_code == ErrorCode.ELECTION_NOT_NEEDED):
+                found.append(row)
         response.replica_election_results.append(response.ReplicaElectionResult(topic=name, partition_result=found))
     return response
 
@@ -95,7 +104,7 @@ def _elect(core: Core, name: str, index: int, election: int) -> None:
         core.topics.want_leader(topic, index, preferred)
 
 
-def alter_partition_reassignments(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def alter_partition_reassignments(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.AlterPartitionReassignmentsResponse(error_message=None)
     if not request.topics:
         response.error_message = ""
@@ -106,8 +115,14 @@ def alter_partition_reassignments(core: Core, call: Call, request: Any, now_ms: 
         response.error_code = refusal.code
     else:
         response.allow_replication_factor_change = may_change
+    count = 0
     for asked in request.topics:
-        rows = [_reassigned(core, asked.name, wanted, may_change, refusal) for wanted in asked.partitions]
+        rows = []
+        for wanted in asked.partitions:
+            count += 1
+            if count % ROWS_AT_ONCE == 0:
+                yield
+            rows.append(_reassigned(core, asked.name, wanted, may_change, refusal))
         response.responses.append(response.ReassignableTopicResponse(name=asked.name, partitions=rows))
     return response
 
@@ -174,11 +189,15 @@ def _goes_to(core: Core, partition: Partition) -> int | None:
     return None if wanted in (_NO_ONE, core.leader_of(partition)) else wanted
 
 
-def list_partition_reassignments(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def list_partition_reassignments(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.ListPartitionReassignmentsResponse(error_message=None)
+    count = 0
     for topic, partitions in _listed(core, request):
         rows = []
         for partition in partitions:
+            count += 1
+            if count % ROWS_AT_ONCE == 0:
+                yield
             to = _goes_to(core, partition)
             if to is not None:
                 now = [leader] if (leader := core.leader_of(partition)) != _NO_ONE else []
@@ -195,12 +214,12 @@ def list_partition_reassignments(core: Core, call: Call, request: Any, now_ms: i
     return response
 
 
-def _listed(core: Core, request: Any) -> Iterator[tuple[Topic, list[Partition]]]:
+def _listed(core: Core, request: Any) -> Iterator[tuple[Topic, Iterable[Partition]]]:
     if request.topics is None:
-        yield from ((topic, topic.partitions) for topic in core.topics.by_name.values())
+        yield from ((topic, topic.partitions) for topic in list(core.topics.by_name.values()))
         return
     for asked in request.topics:
         topic = core.topics.by_name.get(asked.name)
         if topic is not None:
-            found = [topic.partition(index) for index in asked.partition_indexes]
-            yield topic, [partition for partition in found if partition is not None]
+            found = map(topic.partition, asked.partition_indexes)
+            yield topic, (partition for partition in found if partition is not None)

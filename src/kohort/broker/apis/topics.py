@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kohort.broker.long_work import Steps
 
 _HIGH_WATERMARK = -1
+DELETED_AT_ONCE = 20
+NAMES_AT_ONCE = 500
 _CREATE_STRICT_SINCE, _DELETE_STRICT_SINCE, _GROW_STRICT_SINCE = 6, 5, 3
 
 
@@ -40,7 +42,9 @@ def create_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
             _refuse(row, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
             row.configs = []  # as Kafka writes it
             response.topics.append(row)
-    for asked in request.topics:
+    for number, asked in enumerate(request.topics, 1):
+        if number % NAMES_AT_ONCE == 0:
+            yield
         if names[asked.name] > 1:
             continue
         row = response.CreatableTopicResult(name=asked.name, error_message=None)
@@ -178,7 +182,9 @@ def delete_topics(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     counts = Counter(asked)
     if core.config["delete.topic.enable"] and _is_over(request, counts):
         return _timed_out(call, request)
-    for name, topic_id in counts:
+    for number, (name, topic_id) in enumerate(counts, 1):
+        if number % NAMES_AT_ONCE == 0:
+            yield
         row = response.DeletableTopicResult(name=name, topic_id=topic_id)
         response.responses.append(row)
         try:
@@ -220,7 +226,9 @@ def create_partitions(core: Core, call: Call, request: Any, now_ms: int) -> Step
     names = Counter(asked.name for asked in request.topics)
     if _is_over(request, names):
         return _timed_out(call, request)
-    for asked in {asked.name: asked for asked in request.topics}.values():
+    for number, asked in enumerate({asked.name: asked for asked in request.topics}.values(), 1):
+        if number % NAMES_AT_ONCE == 0:
+            yield
         row = response.CreatePartitionsTopicResult(name=asked.name)
         response.results.append(row)
         try:
@@ -264,11 +272,15 @@ def _to_grow(core: Core, asked: Any) -> Topic:
     return topic
 
 
-def delete_records(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def delete_records(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DeleteRecordsResponse()
+    count = 0
     for topic in request.topics:
         rows = []
         for asked in topic.partitions:
+            count += 1
+            if count % DELETED_AT_ONCE == 0:
+                yield
             row = response.DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
             rows.append(row)
             try:

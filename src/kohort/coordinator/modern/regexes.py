@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kohort.coordinator import expressions
 from kohort.coordinator.causes import Cause, CauseKind
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision
-from kohort.coordinator.modern import expressions
 from kohort.coordinator.modern.group import ModernGroup
 from kohort.coordinator.modern.refusing import Refused
 from kohort.coordinator.modern.steps import Steps

@@ -11,7 +11,7 @@ from typing import Any
 
 from kohort.assignors import GroupSpec, MemberSpec, ServerAssignor
 from kohort.assignors.server import checked
-from kohort.coordinator.modern import expressions
+from kohort.coordinator import expressions
 
 
 class Assigning:

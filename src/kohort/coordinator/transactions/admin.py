@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from kohort.coordinator import expressions
 from kohort.coordinator.effects import Decision, Request
 from kohort.coordinator.transactions.asks import DescribeOne, ListShard
 from kohort.coordinator.transactions.transaction import Transaction
@@ -48,7 +48,7 @@ def _described(transaction: Transaction) -> Any:
 
 def list_transactions(shard: ShardTransactions, request: Request) -> Decision | None:
     ask: ListShard = request.message
-    pattern = re.compile(ask.pattern) if ask.pattern else None
+    named = expressions.matching(ask.pattern, shard.transactions) if ask.pattern else shard.transactions
     rows = [
         ListTransactionsResponse.TransactionState(
             transactional_id=transaction.transactional_id,
@@ -56,8 +56,7 @@ def list_transactions(shard: ShardTransactions, request: Request) -> Decision | 
             transaction_state=transaction.state.value,
         )
         for transaction in shard.transactions.values()
-        if _is_wanted(ask, transaction, shard.now_ms)
-        and (pattern is None or pattern.fullmatch(transaction.transactional_id))
+        if _is_wanted(ask, transaction, shard.now_ms) and transaction.transactional_id in named
     ]
     shard.reply(request, rows)
     return None

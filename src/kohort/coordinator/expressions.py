@@ -1,6 +1,7 @@
-"""RE2 expressions over topic names, with the extra `regex` (google-re2): what is one, and which names it stands for.
+"""RE2 expressions of clients, with the extra `regex` (google-re2): what is one, and which names it stands for.
 
-Python's own `re` accepts what RE2 refuses and means other things by it: without the extra expressions are refused.
+Python's own `re` accepts what RE2 refuses, means other things by it, and can take for ever: without the extra
+expressions are refused.
 """
 
 from __future__ import annotations
