@@ -71,9 +71,9 @@ def join(wire: Wire, group: str) -> tuple[str, int]:
     return joined.member_id, joined.generation_id
 
 
-def find_coordinator(wire: Wire, group: str) -> None:
+def find_coordinator(wire: Wire, key: str, key_type: int = 0) -> None:
     for _ in range(300):
-        answer = wire.call(m.FindCoordinatorRequest(key=group, key_type=0), 3)
+        answer = wire.call(m.FindCoordinatorRequest(key=key, key_type=key_type), 3)
         if not answer.error_code:
             return
         time.sleep(0.1)

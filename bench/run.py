@@ -52,9 +52,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")
     parser.add_argument("--warmup", type=float, default=3.0, help="load before each measurement, not counted")
     parser.add_argument("--quick", action="store_true", help="small sizes and short measurements: does it run at all")
+    parser.add_argument("--attacks", default="", help="of hostile those with one of these in their names, split by |")
     parser.add_argument("--json", type=Path, help="also write the tables to this file")
     options = parser.parse_args(arguments)
     options.sides = [side for side in options.sides.split(",") if side]
+    options.attacks = [part for part in options.attacks.split("|") if part]
     options.only = [name for name in options.only.split(",") if name] or list(SECTIONS)
     unknown = sorted({*options.only} - {*SECTIONS})
     if unknown:

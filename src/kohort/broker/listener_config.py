@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PREFIX = "listener.name."
 JAAS = "sasl.jaas.config"
 _MECHANISMS = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
-_OF_LISTENERS = (
+OF_LISTENERS = (
     "connections.max.reauth.ms",
     "max.connections",
     "sasl.enabled.mechanisms",
@@ -29,7 +29,7 @@ _OF_LISTENERS = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
-_OF_MECHANISMS = ("connections.max.reauth.ms", JAAS)
+OF_MECHANISMS = ("connections.max.reauth.ms", JAAS)
 _JAAS_USER = re.compile(r'\buser_(?P<user>[^=\s]+)="(?P<password>[^"]*)"')
 
 
@@ -53,7 +53,7 @@ def parse_name(name: str) -> Setting:
         raise ConfigError(
             f"{name} says nothing of the mechanism: write {PREFIX}{listener}.plain.{JAAS}, as Kafka wants it"
         )
-    known = _OF_MECHANISMS if mechanism else _OF_LISTENERS
+    known = OF_MECHANISMS if mechanism else OF_LISTENERS
     if key not in known:
         everywhere = f" {key} is one for all listeners: give it without {PREFIX}{listener}."
         raise ConfigError(f"Unknown configuration {name}.{everywhere if key in BROKER_KEYS else nearest(key, known)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kohort.broker.config_keys import BROKER_KEYS, GROUP_KEYS
+from kohort.broker.listener_config import OF_LISTENERS, OF_MECHANISMS
 from kohort.config_key import INT_MAX, LONG_MAX
 from kohort.storage.config import CONFIG_KEYS
 
@@ -24,6 +25,16 @@ def markdown() -> str:
     for key in sorted(BROKER_KEYS.values(), key=lambda key: key.name):
         dynamic = " *dynamic*" if key.dynamic else ""
         lines.append(f"| `{key.name}` | {key.type.name.lower()} | {_default(key.default)} | {key.doc}{dynamic} |")
+    of_mechanisms = ", ".join(f"`{name}`" for name in OF_MECHANISMS)
+    lines += [
+        "",
+        "### Of one listener",
+        "",
+        "`listener.name.<listener>.<setting>`, the listener in small letters, is for that listener alone, as in Kafka:",
+        f"{', '.join(f'`{name}`' for name in OF_LISTENERS)}.",
+        f"`listener.name.<listener>.<mechanism>.<setting>` is for one of its mechanisms: {of_mechanisms}.",
+        "What a listener has not of its own is that of the broker; others, and other listeners, are refused.",
+    ]
     lines += ["", "## Topics", "", "| name | type | default | broker's name for it | |", "|---|---|---|---|---|"]
     for name, topic_key in sorted(CONFIG_KEYS.items()):
         synonyms = ", ".join(f"`{synonym}`" for synonym in topic_key.synonyms)
