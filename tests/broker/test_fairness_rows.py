@@ -461,3 +461,33 @@ def test_more_entries_than_kafka_changes_at_once_are_refused_as_a_whole(guarded)
     assert [row.error_code for row in answer.filter_results] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 1_000
     assert not any(row.matching_acls for row in answer.filter_results)
     assert sum(1 for _ in guarded.core.access.acls) == MOST_AT_ONCE // 4
+
+
+# The same again and again.
+
+
+def test_offsets_of_one_group_that_is_asked_for_many_times_are_not_made_in_one_go(world):
+    commit, kind = m.OffsetCommitRequest, m.OffsetFetchRequest
+    rows = [commit.OffsetCommitRequestPartition(partition_index=number, committed_offset=7) for number in range(WIDE)]
+    world.connect().call(commit(group_id="g", topics=[commit.OffsetCommitRequestTopic(name="t", partitions=rows)]), 8)
+    answer, turns, _ = answered(world, kind(groups=[kind.OffsetFetchRequestGroup(group_id="g", topics=None)] * 99), 8)
+    assert turns > 1 and [len(group.topics[0].partitions) for group in answer.groups] == [WIDE] * 99
+
+
+def test_an_answer_that_would_take_the_memory_of_all_costs_the_connection(world, monkeypatch):
+    monkeypatch.setattr("kohort.broker.long_work.MOST_ANSWER_ROWS", 1_000)
+    monkeypatch.setattr("kohort.broker.long_work.MOST_ANSWER_BYTES", 100_000)
+    commit, fetch, configs = m.OffsetCommitRequest, m.OffsetFetchRequest, m.DescribeConfigsRequest
+    rows = [commit.OffsetCommitRequestPartition(partition_index=number, committed_offset=7) for number in range(WIDE)]
+    world.connect().call(commit(group_id="g", topics=[commit.OffsetCommitRequestTopic(name="t", partitions=rows)]), 8)
+    everything = [configs.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)]
+    for request, version in (
+        (fetch(groups=[fetch.OffsetFetchRequestGroup(group_id="g", topics=None)] * 99), 8),
+        (m.DescribeGroupsRequest(groups=["a name of some length"] * 5_000), 5),
+        (configs(resources=everything * 1_000), 4),
+    ):
+        client = world.connect()
+        client.send(request, version)
+        world.turn()
+        assert "its answer would have" in (client.connection.close_reason or ""), request
+    assert world.connect().call(m.ApiVersionsRequest(), 0).error_code == 0

@@ -100,7 +100,11 @@ class AddedPartitions(Gathered):
             }
         if any(errors.values()):
             # As one of them cannot be added, none of them is.
-            fill(rows, {p: error or ErrorCode.OPERATION_NOT_ATTEMPTED for p, error in errors.items()})
+            for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
+                some = partitions[start : start + PARTITIONS_AT_ONCE]
+                fill(rows, {p: errors[p] or ErrorCode.OPERATION_NOT_ATTEMPTED for p in some})
+                if start:
+                    yield
             return
         self.waiting += 1
         version = TV_2 if self._call.version >= _BATCHED_SINCE else TV_0
@@ -138,8 +142,10 @@ class _Added(NamedTuple):
 
 
 def fill(rows: list[Any], errors: Enlisted) -> None:
+    """Rows of topics that are there already get more partitions."""
     response = AddPartitionsToTxnResponse
-    topics: dict[str, Any] = {}
+    topics: dict[str, Any] = {row.name: row for row in rows}
+    before = len(rows)
     for (name, index), error in errors.items():
         topic = topics.get(name)
         if topic is None:
@@ -147,7 +153,7 @@ def fill(rows: list[Any], errors: Enlisted) -> None:
         topic.results_by_partition.append(
             response.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
         )
-    rows += topics.values()
+    rows += list(topics.values())[before:]
 
 
 class DescribedTransactions(Gathered):

@@ -6,9 +6,10 @@ The coordinator sees ordinary requests; between two of them others have a turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker.long_work import check_answer
 from kohort.coordinator.records import OFFSETS_TOPIC
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import OffsetCommitRequest, OffsetCommitResponse, TxnOffsetCommitResponse
@@ -61,11 +62,11 @@ class Parts:
         self._joins = False
         self._outstanding = 0
 
-    def ask(self, handle: Callable[[Part, Any], None]) -> Steps:
-        """`handle` puts one part to the coordinator, which answers it now or later."""
+    def ask(self, handle: Callable[[Part, Any], None], weigh: Callable[[Any], int]) -> Steps:
+        """`handle` puts one part to the coordinator, which answers it now or later; `weigh` says how many rows a group
+        is, or a member."""
         asked = self._all if self._all is not None else getattr(self._message, self._asked)
-        chunks = [asked[start : start + GROUPS_AT_ONCE] for start in range(0, len(asked), GROUPS_AT_ONCE)]
-        return self._ask(self._asked, chunks, handle)
+        return self._ask(self._asked, _weighed(asked, weigh), handle)
 
     def ask_by_partitions(self, handle: Callable[[Part, Any], None]) -> Steps:
         """The same for what names many partitions: a group, or a topic, whose partitions are in two parts is one row of
@@ -73,16 +74,18 @@ class Parts:
         message, name = self._message, _PARTITIONS_OF[self._call.entry.name]
         self._joins = True
         if not message.topics and getattr(message, "groups", None):
-            return self._ask("groups", list(_pieces_of_groups(message.groups, name)), handle)
+            return self._ask("groups", _pieces_of_groups(message.groups, name), handle)
         self._rows = "topics"
-        return self._ask("topics", list(_pieces(message.topics, name)), handle)
+        return self._ask("topics", _pieces(message.topics, name), handle)
 
-    def _ask(self, field: str, chunks: list[Any], handle: Callable[[Part, Any], None]) -> Steps:
-        self._outstanding = len(chunks)
-        self._answers = [None] * len(chunks)
+    def _ask(self, field: str, chunks: Iterable[list[Any]], handle: Callable[[Part, Any], None]) -> Steps:
+        self._outstanding = 1  # those that are still to be asked
         for position, chunk in enumerate(chunks):
+            self._outstanding += 1
+            self._answers.append(None)
             handle(Part(self, position), _with(self._message, field, chunk))
             yield
+        self._finish_one()
 
     def one(self) -> Part:
         """For a request that is put as a whole, with an answer that is large."""
@@ -91,6 +94,9 @@ class Parts:
 
     def answered(self, position: int, response: Any) -> None:
         self._answers[position] = response
+        self._finish_one()
+
+    def _finish_one(self) -> None:
         self._outstanding -= 1
         if self._outstanding:
             return
@@ -105,9 +111,26 @@ class Parts:
         self._core.long_work.encode(self._call, whole)
 
 
-def is_many(call: Call, message: Any) -> bool:
+def asked_of(call: Call, message: Any) -> list[Any]:
+    """The groups, or members, that a request names."""
     names = _ROWS.get(call.entry.name)
-    return names is not None and len(getattr(message, names[0]) or ()) > GROUPS_AT_ONCE
+    return [] if names is None else getattr(message, names[0]) or []
+
+
+def _weighed(asked: list[Any], weigh: Callable[[Any], int]) -> Iterator[list[Any]]:
+    chunk: list[Any] = []
+    room, rows = PARTITIONS_AT_ONCE, 0
+    for one in asked:
+        weight = weigh(one)
+        rows += weight
+        check_answer(0, rows)
+        if chunk and (room < weight or len(chunk) == GROUPS_AT_ONCE):
+            yield chunk
+            chunk, room = [], PARTITIONS_AT_ONCE
+        chunk.append(one)
+        room -= weight
+    if chunk:
+        yield chunk
 
 
 def names_many_partitions(call: Call, message: Any) -> bool:

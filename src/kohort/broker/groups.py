@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.coordinator_log import CoordinatorLog
@@ -14,7 +15,16 @@ from kohort.broker.coordinator_service import CoordinatorService
 from kohort.broker.find_coordinator import GROUP
 from kohort.broker.group_config import coordinator_config
 from kohort.broker.group_events import GroupEvents
-from kohort.broker.group_parts import Part, Parts, is_many, most_commits, names_many_partitions, refuse_commits
+from kohort.broker.group_parts import GROUPS_AT_ONCE as GROUPS_AT_A_TIME
+from kohort.broker.group_parts import (
+    PARTITIONS_AT_ONCE,
+    Part,
+    Parts,
+    asked_of,
+    most_commits,
+    names_many_partitions,
+    refuse_commits,
+)
 from kohort.broker.internal_topics import ensure_offsets_topic
 from kohort.broker.table import Api
 from kohort.broker.transaction_markers import Ending, Told
@@ -139,11 +149,21 @@ class GroupService(CoordinatorService):
     def _handle_many(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps | None:
         """What names many groups, members or partitions is handled in parts."""
         if names_many_partitions(call, message):
-            return Parts(core, call, message).ask_by_partitions(lambda part, some: self._handle_part(call, part, some))
-        if is_many(call, message):
-            return Parts(core, call, message).ask(lambda part, some: self._handle_part(call, part, some))
+            return Parts(core, call, message).ask_by_partitions(partial(self._handle_part, call))
+        asked = asked_of(call, message)
+        weigh = cache(self._weight)
+        if len(asked) > GROUPS_AT_A_TIME or sum(weigh(*_named(one)) for one in asked) > PARTITIONS_AT_ONCE:
+            handle = partial(self._handle_part, call)
+            return Parts(core, call, message).ask(handle, lambda one: weigh(*_named(one)))
         self._handle(core, call, message, now_ms)
         return None
+
+    def _weight(self, group_id: str, is_about_offsets: bool) -> int:
+        """How many rows of an answer a group is; one where that is not known."""
+        group = self.coordinator.group(group_id) if group_id else None
+        if group is None:
+            return 1
+        return 1 + (sum(map(len, group.offsets.values())) if is_about_offsets else len(getattr(group, "members", ())))
 
     def _handle_part(self, call: Call, part: Part, message: Any) -> None:
         request = Request(part, message, call.version, call.client_id or "", call.connection.client_host)
@@ -311,6 +331,13 @@ class GroupService(CoordinatorService):
         """The leader of a classic group sees it in its metadata and rejoins; groups of KIP-848 are told."""
         self.coordinator.topics_changed(name)
         super().topic_grew(name, now_ms)
+
+
+def _named(asked: Any) -> tuple[str, bool]:
+    """The group that a row of a request is about as a whole, nobody where it is not, and whether about its offsets."""
+    if isinstance(asked, str):
+        return asked, False
+    return "" if getattr(asked, "topics", True) else asked.group_id, True
 
 
 def _is_too_large(core: Core, message: Any) -> bool:

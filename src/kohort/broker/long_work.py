@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.throttling import throttle
-from kohort.protocol.errors import KafkaError
+from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.wire import DecodeError
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.broker")
 
 MOST_AT_ONCE = 8
+MOST_ANSWER_BYTES = 256 * 1024 * 1024
+"""A request can ask for the same again and again: what would be more is not answered."""
+MOST_ANSWER_ROWS = 1_000_000
 CHANGES = frozenset(
     {
         "AddPartitionsToTxn",
@@ -115,7 +119,8 @@ class LongWork:
         self._encoding -= 1
         call.connection.long_works -= 1
         if error is not None:
-            logger.error("the answer to %r cannot be encoded: %s", call, error)
+            if not isinstance(error, KafkaError):
+                logger.error("the answer to %r cannot be encoded: %s", call, error)
             self._core.disconnect(call.connection, f"{call.entry.name} failed: {error}")
         else:
             self._core.reply_encoded(call, body)
@@ -156,6 +161,18 @@ class Reading:
             self._core.admit(self._call, self._request, self._frame, self._pos, now_ms)
 
 
+def _add(body: bytearray, part: bytes) -> None:
+    body += part
+    check_answer(len(body))
+
+
+def check_answer(size: int, rows: int = 0) -> None:
+    """KafkaError, which costs the connection, where an answer would take the memory of all."""
+    if size > MOST_ANSWER_BYTES or rows > MOST_ANSWER_ROWS:
+        what = f"{size} bytes" if size > MOST_ANSWER_BYTES else f"{rows} rows"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"its answer would have {what}, or more")
+
+
 class Encoding:
     """A Job: the encoding of one large answer."""
 
@@ -169,9 +186,9 @@ class Encoding:
 
     def run(self) -> None:
         if self._call.connection.close_reason is None:
-            parts: list[Any] = []
-            self._call.entry.write(self._response, parts.append)
-            self._body = b"".join(parts)
+            body = bytearray()
+            self._call.entry.write(self._response, partial(_add, body))
+            self._body = bytes(body)
 
     def finish(self, error: BaseException | None, now_ms: int) -> None:
         self._work.encoded(self._call, self._body, error)

@@ -24,12 +24,13 @@ class UnsupportedFieldError(EncodeError):
 class Encoded:
     """The elements of an array that were written already, some at a time: what they were made of is gone."""
 
-    __slots__ = ("_count", "_write", "parts")
+    __slots__ = ("_count", "_write", "parts", "size")
 
     def __init__(self, write: Callable[[Any, Callable[[Any], None]], None]) -> None:
         self._write = write
         self._count = 0
         self.parts: list[bytes] = []
+        self.size = 0  # in bytes
 
     def __len__(self) -> int:
         return self._count
@@ -40,6 +41,7 @@ class Encoded:
             self._write(row, parts.append)
             self._count += 1
         self.parts.append(b"".join(parts))
+        self.size += len(self.parts[-1])
 
 
 UVARINTS = [bytes([value]) for value in range(128)]

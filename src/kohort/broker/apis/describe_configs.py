@@ -15,6 +15,7 @@ from kohort.broker.config_resources import (
     unsupported_type,
 )
 from kohort.broker.config_rows import Row, broker_rows, cluster_rows, group_rows, topic_rows
+from kohort.broker.long_work import check_answer
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
 
@@ -29,8 +30,12 @@ _LISTED = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 def describe_configs(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.DescribeConfigsResponse()
+    encoded = response.rows(response.DescribeConfigsResult.__name__, call.version)
     for number, resource in enumerate(request.resources, 1):
         if number % RESOURCES_AT_ONCE == 0:
+            encoded.add(response.results)  # rows as objects take many times the room of their bytes
+            response.results.clear()
+            check_answer(encoded.size)
             yield
         result = response.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
@@ -43,6 +48,9 @@ def describe_configs(core: Core, call: Call, request: Any, now_ms: int) -> Steps
             continue
         names = None if resource.configuration_keys is None else set(resource.configuration_keys)
         result.configs = [_shown(row, request) for row in rows if names is None or row.key.name in names]
+    if encoded:
+        encoded.add(response.results)
+        response.results = encoded
     return response
 
 
