@@ -333,9 +333,17 @@ def _txn_commit():
     return request, 3, 5, lambda a: {row.error_code for row in a.topics[0].partitions} == wanted
 
 
+def _users():
+    kind = m.AlterUserScramCredentialsRequest
+    row = kind.ScramCredentialUpsertion
+    users = [row(name=f"u{n}", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p") for n in range(2_000)]
+    return kind(upsertions=users), 0, 3, lambda a: [row.error_code for row in a.results] == [0] * 2_000
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        _users,
         _add_partitions, _add_transactions, _describe_transactions, _delete_records, _describe_producers,
         _alter_configs, _alter_configs_twice, _alter_quotas, _elect, _reassign, _list_reassignments, _log_dirs,
         _create_bad, _delete_unknown, _grow_unknown, _topic_partitions, _leave, _txn_commit,

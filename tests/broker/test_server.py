@@ -9,6 +9,7 @@ import pytest
 import kohort
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode
+from kohort.protocol.frames import encode_request
 from wire import WireClient, batch, fetch_request, produce_request
 
 LIMIT_S = 60
@@ -69,6 +70,26 @@ def test_a_frame_in_single_bytes(broker):
     for byte in struct.pack(">i", len(frame)) + frame:
         client.socket.sendall(bytes([byte]))
     assert struct.unpack_from(">i", client.receive_frame())[0] == 77
+
+
+def test_large_frames_and_what_follows_them(broker):
+    client = WireClient(broker.bootstrap_servers)
+    create(client, "large", 3)
+    large = b"".join(map(bytes, encode_request(7, "x", 9, large_produce())))
+    small = b"".join(map(bytes, encode_request(8, "x", 0, messages.ApiVersionsRequest())))
+    for data in (large + small, large + large + small[:5], small[5:] + large[:3], large[3:] + small):
+        client.socket.sendall(data)
+    expected = [7, 8, 7, 7, 8, 7, 8]
+    assert [struct.unpack_from(">i", client.receive_frame())[0] for _ in expected] == expected
+    for partition in range(3):
+        answer = client.call(fetch_request("large", *[4] * 3, min_bytes=0), 12).responses[0].partitions[partition]
+        assert answer.high_watermark == 4 and answer.error_code == 0
+
+
+def large_produce():
+    kind = messages.ProduceRequest
+    rows = [kind.PartitionProduceData(index=index, records=batch(b"x" * 900_000)) for index in range(3)]
+    return kind(acks=-1, timeout_ms=1000, topic_data=[kind.TopicProduceData(name="large", partition_data=rows)])
 
 
 def test_many_requests_in_one_packet_are_answered_in_order(broker):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SIZE = struct.Struct(">i")
 _JOIN_BELOW = 65536
+_LARGE_BYTES = 1024 * 1024
 _FRAMES_PER_TURN = 512
 _MAX_PENDING = 1000
 _WRITE_BUFFER_HIGH = 4 * 1024 * 1024
@@ -74,11 +75,24 @@ class BrokerProtocol(asyncio.Protocol):
             self._have += len(data)
             if self._have < self._need:
                 return
+            if self._need > _LARGE_BYTES:
+                self._split(*self._large_frame())
+                return
             data = b"".join(self._chunks)
             self._chunks.clear()
         self._split(data)
 
-    def _split(self, data: bytes) -> None:
+    def _large_frame(self) -> tuple[bytes, bytes]:
+        """What follows the frame that is complete now, and the frame, copied once: a hundred megabytes take a while."""
+        chunks, self._chunks = self._chunks, []
+        size_of_last = len(chunks[-1]) - (self._have - self._need)
+        rest = chunks[-1][size_of_last:]
+        chunks[-1] = chunks[-1][:size_of_last]
+        chunks[0] = chunks[0][4:]
+        return rest, b"".join(chunks)
+
+    def _split(self, data: bytes, first: bytes | None = None) -> None:
+        """The requests that have come; the `first` is a frame on its own."""
         connection, core = self.connection, self._core
         assert connection is not None
         receive, unpack, limit = core.receive, _SIZE.unpack_from, self._server.max_frame_bytes
@@ -92,7 +106,14 @@ class BrokerProtocol(asyncio.Protocol):
         slice_end = 0.0
         pos, end = 0, len(data)
         self._need = 4
-        while end - pos >= 4:
+        if first is not None:
+            if budget <= 0:
+                self._hold_back(_SIZE.pack(len(first)) + first + data)
+                self._server.end_turn()
+                return
+            receive(connection, first, now_ms)
+            budget = 0 if connection.is_occupied else budget - 1
+        while end - pos >= 4 and connection.close_reason is None:
             (size,) = unpack(data, pos)
             if not 0 <= size <= limit:
                 core.disconnect(connection, f"a request of {size} bytes; socket.request.max.bytes is {limit}")
@@ -107,8 +128,6 @@ class BrokerProtocol(asyncio.Protocol):
                 self._server.end_turn()
                 return
             receive(connection, data[pos + 4 : stop], now_ms)
-            if connection.close_reason is not None:
-                break
             pos = stop
             budget -= 1
             if pos < end:

@@ -34,6 +34,7 @@ CHANGES = frozenset(
         "AlterClientQuotas",
         "AlterConfigs",
         "AlterPartitionReassignments",
+        "AlterUserScramCredentials",
         "CreateAcls",
         "CreatePartitions",
         "CreateTopics",

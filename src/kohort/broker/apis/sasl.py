@@ -12,7 +12,9 @@ from kohort.protocol.scram import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, ScramK
 if TYPE_CHECKING:
     from kohort.broker.connection import Call
     from kohort.broker.core import Core
+    from kohort.broker.long_work import Steps
 
+USERS_AT_ONCE = 500
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _CODES = {name: code for code, name in _MECHANISMS.items()}
 
@@ -56,11 +58,14 @@ def describe_users(core: Core, call: Call, request: Any, now_ms: int) -> Any:
     return response
 
 
-def alter_users(core: Core, call: Call, request: Any, now_ms: int) -> Any:
+def alter_users(core: Core, call: Call, request: Any, now_ms: int) -> Steps:
     response = messages.AlterUserScramCredentialsResponse()
     errors: dict[str, KafkaError | None] = {}
     changes: dict[tuple[str, str], ScramKeys | None] = {}
-    for row, sets in (*((row, False) for row in request.deletions), *((row, True) for row in request.upsertions)):
+    rows = [*((row, False) for row in request.deletions), *((row, True) for row in request.upsertions)]
+    for number, (row, sets) in enumerate(rows, 1):
+        if number % USERS_AT_ONCE == 0:
+            yield
         try:
             if row.name in errors:
                 raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in a request")
