@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _HIGH_WATERMARK = -1
 DELETED_AT_ONCE = 20
-NAMES_AT_ONCE = 500
+NAMES_AT_ONCE = 5
+"""Each that is made or removed has the state of all written."""
 _CREATE_STRICT_SINCE, _DELETE_STRICT_SINCE, _GROW_STRICT_SINCE = 6, 5, 3
 
 
