@@ -6,6 +6,7 @@ import random
 import signal
 import time
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from soak_processes import BrokerProcess
@@ -33,6 +34,8 @@ class Brokers:
         self.bootstrap_servers = ",".join(process.bootstrap_servers for process in self.processes.values())
         self._back: dict[int, float] = {}  # when a broker is started again, or goes on
         self._paused: set[int] = set()
+        self._starter = ThreadPoolExecutor(len(NODES))  # a slow start of one must not keep another paused
+        self._starting: dict[int, Future[None]] = {}
         self.happened: Counter[str] = Counter()
 
     def start(self) -> None:
@@ -41,7 +44,7 @@ class Brokers:
 
     def trouble(self) -> str:
         """One more thing goes wrong; what it is."""
-        free = [node_id for node_id in NODES if node_id not in self._back]
+        free = [node_id for node_id in NODES if node_id not in self._back and node_id not in self._starting]
         if not free:
             return ""
         node_id = self._chance.choice(free)
@@ -62,10 +65,14 @@ class Brokers:
     def look_after(self) -> list[str]:
         """Whoever's time has come is back; those that ended by themselves, which none should."""
         now, broken = time.monotonic(), []
+        for node_id, start in list(self._starting.items()):
+            if start.done():
+                del self._starting[node_id]
+                broken += [str(error)] if (error := start.exception()) is not None else []
         for node_id, process in self.processes.items():
             if now >= self._back.get(node_id, now + 1):
                 self._bring_back(node_id)
-            elif node_id not in self._back and process.pid is None:
+            elif node_id not in self._back and node_id not in self._starting and process.pid is None:
                 broken.append(f"broker {node_id} ended by itself, see {process.log}")
                 process.start()
         return broken
@@ -76,11 +83,13 @@ class Brokers:
             self._paused.discard(node_id)
             self.processes[node_id].signal(signal.SIGCONT)
         else:
-            self.processes[node_id].start()
+            self._starting[node_id] = self._starter.submit(self.processes[node_id].start)
 
     def all_back(self) -> None:
         for node_id in list(self._back):
             self._bring_back(node_id)
+        while self._starting:
+            self._starting.popitem()[1].result()
 
     def stop(self) -> None:
         """Cleanly, one after the other."""
@@ -89,6 +98,7 @@ class Brokers:
             process.stop()
 
     def kill(self) -> None:
+        self._starter.shutdown()
         for process in self.processes.values():
             process.kill()
 

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ sys.path.insert(0, str(HERE.parent / "tools"))
 import franz_go  # noqa: E402
 import s3  # noqa: E402
 from apache_kafka import Unavailable, available, compile_java, java_command  # noqa: E402
+from kohort.cluster import names  # noqa: E402
+from kohort.cluster.engine import EngineError, Missing  # noqa: E402
+from kohort.cluster.open_engine import open_engine  # noqa: E402
 from soak import Soak  # noqa: E402
 from soak_audit import Audit, Ledgers  # noqa: E402
 from soak_brokers import SESSION_MS, Brokers  # noqa: E402
@@ -30,6 +34,7 @@ from soak_processes import Workers  # noqa: E402
 
 TROUBLE_EVERY_S = (2.0, 6.0)
 WORKER_KILL_S = 20
+LOOK_EVERY_S = 0.5
 CONFORMANCE = HERE / "conformance"
 
 
@@ -47,6 +52,29 @@ def store(kind: str, home: Path) -> Iterator[str]:
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+
+class StoreWatch:
+    """How long one request to the store takes meanwhile. Brokers wait for several, one after the other: where one takes
+    seconds, as on a busy machine with moto, which answers some 200 a second, so do commits and take-overs."""
+
+    def __init__(self, address: str) -> None:
+        self._engine = open_engine(address)
+        self.seconds: list[float] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK_EVERY_S):
+            began = time.monotonic()
+            with contextlib.suppress(EngineError, Missing):  # one that fails takes time all the same
+                self._engine.get(names.meta(0))
+            self.seconds.append(time.monotonic() - began)
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 class ClusterSoak(Soak):
@@ -71,6 +99,14 @@ class ClusterSoak(Soak):
         """Of a broker alone it is watched in the other mode."""
 
     def _storm(self, workers: Workers, seconds: float) -> None:
+        watch = StoreWatch(self._address)
+        try:
+            self._troubles(workers, seconds)
+        finally:
+            watch.end()
+        self._requests = sorted(watch.seconds)
+
+    def _troubles(self, workers: Workers, seconds: float) -> None:
         end = time.monotonic() + seconds
         next_trouble, next_worker = time.monotonic() + TROUBLE_EVERY_S[1], time.monotonic() + WORKER_KILL_S
         while (now := time.monotonic()) < end:
@@ -101,7 +137,7 @@ class ClusterSoak(Soak):
     ) -> list[tuple[str, Any]]:
         happened = self.broker.happened
         rounds = {(group, number) for _, group, number in ledgers.assigned.values() if number is not None}
-        gaps = sorted(_gaps(ledgers))
+        gaps, asked = sorted(_gaps(ledgers)), self._requests
         return [
             ("store", self._address.partition(":")[0]),
             ("clients", ", ".join(sorted({"confluent", "kafka-python", "aiokafka", "kohort", *self._programs}))),
@@ -113,6 +149,7 @@ class ClusterSoak(Soak):
             ("client process kills", workers.kills),
             ("clients that gave up and were started again", sum(found.gave_up.values())),
             ("longest time without a commit of a group", f"median {_part(gaps, 0.5)}, longest {_part(gaps, 1)}"),
+            ("one request to the store", f"median {_part(asked, 0.5, 3)}, longest {_part(asked, 1, 3)}"),
         ]
 
 
@@ -139,5 +176,5 @@ def _gaps(ledgers: Ledgers) -> Iterator[float]:
         yield max((after - before for before, after in itertools.pairwise(moments)), default=0.0)
 
 
-def _part(gaps: list[float], share: float) -> str:
-    return f"{gaps[int(share * (len(gaps) - 1))]:.1f} s" if gaps else "-"
+def _part(seconds: list[float], share: float, digits: int = 1) -> str:
+    return f"{seconds[int(share * (len(seconds) - 1))]:.{digits}f} s" if seconds else "-"

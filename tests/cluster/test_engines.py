@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -47,6 +48,24 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(engine):
     engine.delete("alive/1.1.1")
     engine.delete("alive/1.1.1")
     assert engine.list("alive/") == []
+
+
+def test_many_are_deleted_at_once_whether_they_are_there_or_not(engine):
+    for number in range(5):
+        engine.create(f"journal/1.1/{number}", b"x")
+    engine.delete_all([])
+    engine.delete_all([f"journal/1.1/{number}" for number in (0, 1, 3, 7)])
+    assert engine.list("journal/1.1/") == ["journal/1.1/2", "journal/1.1/4"]
+
+
+def test_questions_asked_together_are_answered_in_order_and_the_first_that_fails_is_told_of(engine):
+    for number in range(100):
+        engine.create(f"journal/1.1/{number:03d}", str(number).encode())
+    names = engine.list("journal/1.1/")
+    assert list(engine.together([partial(engine.get, name) for name in names])) == [b"%d" % n for n in range(100)]
+    assert not engine.together([])
+    with pytest.raises(Missing, match=r"journal/1\.1/b"):
+        engine.together([partial(engine.get, f"journal/1.1/{name}") for name in ("001", "b", "c")])
 
 
 def test_a_race_has_one_winner(engine):
@@ -187,3 +206,46 @@ def test_what_the_environment_says_of_a_bucket_counts(moto, bucket, monkeypatch)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     open_engine(bucket.name).create("a/b", b"there")
     assert bucket.get("a/b") == b"there"
+
+
+def test_what_a_killed_process_had_aside_is_removed_when_it_is_old(tmp_path):
+    engine = DirectoryEngine(tmp_path)
+    code = (
+        "import os, signal, sys; from kohort.cluster import directory_engine as d\n"
+        "os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "engine = d.DirectoryEngine(sys.argv[1]); engine._create = d.in_steps; engine.create('meta/1', b'half')"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment()).returncode == -9
+    (left,) = (tmp_path / ".tmp").iterdir()
+    DirectoryEngine(tmp_path)
+    assert left.read_bytes() == b"half"  # somebody may be writing it
+    written_s = left.stat().st_mtime - directory_engine._ABANDONED_S - 1
+    os.utime(left, (written_s, written_s))
+    DirectoryEngine(tmp_path, create=False)
+    assert left.exists()  # who only looks removes nothing
+    DirectoryEngine(tmp_path)
+    assert list((tmp_path / ".tmp").iterdir()) == []
+    assert claim(engine, "meta/1", b"whole") is None
+
+
+@pytest.mark.parametrize("after_the_link", [False, True])
+def test_whoever_loses_what_it_had_aside_does_not_know_how_it_ended_and_writes_again(
+    tmp_path, monkeypatch, after_the_link
+):
+    engine = DirectoryEngine(tmp_path)
+    engine._create = directory_engine.in_steps
+    link = os.link
+
+    def slow(aside, path):
+        if after_the_link:
+            link(aside, path)
+        os.unlink(aside)
+        if not after_the_link:
+            link(aside, path)
+
+    monkeypatch.setattr(os, "link", slow)
+    with pytest.raises(EngineError, match="cannot write meta/1"):
+        claim(engine, "meta/1", b"mine")
+    monkeypatch.setattr(os, "link", link)
+    assert claim(engine, "meta/1", b"mine") is None
+    assert engine.get("meta/1") == b"mine"

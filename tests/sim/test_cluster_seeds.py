@@ -5,10 +5,10 @@ deliberate bugs show.
 import pytest
 
 from cluster import test_world as bugs
-from kohort.sim.checkers import CLUSTER_ANY_PROTOCOL, CLUSTER_TRANSACTIONAL
+from kohort.sim.checkers import CLUSTER_ANY_PROTOCOL, CLUSTER_TRANSACTIONAL, Kept, StoredAnywhere
 from kohort.sim.cluster_mutations import CLUSTER_MUTATIONS
 from kohort.sim.modern_mutations import MODERN_MUTATIONS
-from kohort.sim.mutations import Mutation
+from kohort.sim.mutations import MUTATIONS, Mutation
 from kohort.sim.options import MOVING, TRANSACTIONS
 from kohort.sim.runner import checkers_for, hunt, run_seed
 from kohort.sim.txn_mutations import TXN_MUTATIONS
@@ -76,3 +76,15 @@ def test_a_deliberate_bug_in_transactions_is_caught_on_three_brokers(bug: Mutati
 )
 def test_a_deliberate_bug_of_a_load_is_caught(bug: Mutation, world):
     assert hunt(bug, range(40), minutes=1, brokers=3, **world).seed is not None
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("checker", "title", "options"),
+    [(StoredAnywhere, "reply before append", {}), (Kept, "expire at once", {"retention_ms": 120_000})],
+    ids=["StoredAnywhere", "Kept"],
+)
+def test_what_checks_the_offsets_log_of_several_brokers_catches_a_bug(checker, title, options):
+    (bug,) = (bug for bug in MUTATIONS if bug.title == title)
+    caught = hunt(bug, range(10), checker, minutes=MINUTES, brokers=3, **options)
+    assert caught.failure.startswith(f"{checker.__name__}:"), caught.failure

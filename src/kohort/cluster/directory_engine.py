@@ -3,6 +3,9 @@
 An object is written aside, brought to the disk and then linked to its name: `link` fails where the name is taken, so of
 all who create a name one succeeds, and nobody ever sees half of an object. The steps are one call of a C library where
 it was built (_create.c), so that a busy interpreter does not come between them.
+
+What a process that was killed had aside stays there until a broker starts that finds it old. Whoever was only slow, and
+loses it so, does not know how its write ended, and writes again: that is safe, and rare.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from kohort.cluster.engine import Engine, EngineError, Exists, Missing
 
 _ASIDE = ".tmp"
+_ABANDONED_S = 600
+"""Nobody takes that long to write an object."""
 _LIBRARY_VERSION = 1
 _TAKEN = -1
 
@@ -53,13 +59,34 @@ class DirectoryEngine(Engine):
                 f"the directory {self.root} cannot be used, {error.strerror}: make it writable for this user, or "
                 "choose another one"
             ) from None
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        """What is old aside, by the clock of the file system, which all machines share. Whatever fails is tried at the
+        next start."""
+        with suppress(OSError), os.scandir(f"{self.root}/{_ASIDE}") as rows:
+            found = list(rows)
+            if not found:
+                return
+            now = self._aside()
+            _write(now, b"")
+            try:
+                now_s = os.stat(now).st_mtime
+            finally:
+                os.unlink(now)
+            for row in found:
+                with suppress(FileNotFoundError):
+                    if now_s - row.stat().st_mtime > _ABANDONED_S:
+                        os.unlink(row.path)
+
+    def _aside(self) -> str:
+        return f"{self.root}/{_ASIDE}/{os.getpid()}-{os.urandom(8).hex()}"
 
     def create(self, name: str, data: bytes) -> None:
-        aside = f"{self.root}/{_ASIDE}/{os.getpid()}-{os.urandom(8).hex()}"
         parent, _, _ = name.rpartition("/")
         try:
             self._make(parent)
-            is_new = self._create(aside, f"{self.root}/{name}", f"{self.root}/{parent}", data)
+            is_new = self._create(self._aside(), f"{self.root}/{name}", f"{self.root}/{parent}", data)
         except OSError as error:
             raise self._failed("write", name, error) from None
         if not is_new:

@@ -60,7 +60,7 @@ class Engine(ABC):
 
     def together(self, questions: Sequence[Callable[[], T]]) -> Sequence[T]:
         """The answers to all of these, in order: side by side where the store takes its time. None of them asks several
-        in its turn. The first error is raised, and what was not begun by then is not asked."""
+        in its turn, and each may be asked again. An error is raised when what is under way has ended."""
         return [question() for question in questions]
 
     def close(self) -> None:  # noqa: B027

@@ -6,6 +6,7 @@ Credentials are found as the store's own libraries find them: environment, profi
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -14,9 +15,9 @@ from typing import Any
 
 from kohort.cluster.engine import Engine, EngineError, Exists, Missing, T
 from kohort.cluster.store_advice import advice
+from kohort.cluster.waves import MOST, in_waves
 
 TIMEOUT_S = 5
-AT_A_TIME = 64
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 _VENDORS = {"s3": "AWS", "gs": "GOOGLE"}
 
@@ -102,11 +103,18 @@ class ObjectEngine(Engine):
     def together(self, questions: Sequence[Callable[[], T]]) -> Sequence[T]:
         if len(questions) < 2:
             return super().together(questions)
-        with ThreadPoolExecutor(min(len(questions), AT_A_TIME), thread_name_prefix="kohort-together") as pool:
-            return tuple(pool.map(lambda question: question(), questions))
+        with ThreadPoolExecutor(min(len(questions), MOST), thread_name_prefix="kohort-together") as pool:
+            return in_waves(questions, lambda some: list(pool.map(_answer, some)), time.monotonic)
 
     def _failed(self, verb: str, name: str, error: BaseException) -> EngineError:
         return EngineError(f"cannot {verb} {name} in {self.name}: {_first_line(error)}{_advice(self.name, error)}")
+
+
+def _answer(question: Callable[[], T]) -> T | EngineError:
+    try:
+        return question()
+    except EngineError as error:
+        return error
 
 
 def _allowed(url: str) -> dict[str, bool]:

@@ -21,8 +21,9 @@ from kohort.sim.options import OFFSETS_PARTITIONS
 from kohort.sim.routes import OneRoute, Routes
 from kohort.sim.trace import CheckFailed
 from kohort.sim.world import TRANSACTIONS_PARTITIONS, World
-from kohort.storage.log import Log
-from kohort.storage.store import MemoryStore as NoLogs
+from kohort.storage.cold_segment import NotInMemory
+from kohort.storage.log import Buffer, Log
+from kohort.storage.store import Store
 
 START_LIMIT_MS = 60_000
 LATE_EVERY_MS = 300
@@ -39,7 +40,8 @@ class ClusterWorld(World):
         for _ in range(self.options.brokers):
             self._add_node()
         self.broker = cast(SimBroker, AllBrokers(self))
-        self.journal = Journal(NoLogs(), self.trace)  # what is stored is in many places here: other checkers look
+        self.newest = NewestLogs(self)
+        self.journal = Journal(cast(Store, self.newest), self.trace)
         self.scheduler.after(LATE_EVERY_MS, self._arrive_late)
 
     def _add_node(self) -> SimNode:
@@ -156,6 +158,10 @@ class AllBrokers:
         self.damaged: dict[int, tuple[int, int]] = {}
 
     @property
+    def topic_ids(self) -> dict[str, bytes]:
+        return {name: key for key, name in self.names_ever.items()}
+
+    @property
     def names_ever(self) -> dict[bytes, str]:
         cores = [node.core for node in self._world.nodes if node.core is not None]
         return {key: topic.name for core in cores for key, topic in core.topics.by_id.items()}
@@ -198,3 +204,57 @@ class LedLogs:
         offsets = [TopicPartition(OFFSETS_TOPIC, index) for index in range(OFFSETS_PARTITIONS)]
         for tp in self._world.partitions() + offsets:
             yield tp, self[tp]
+
+
+class NewestLogs:
+    """The partitions of the groups, each as the newest of its leaders has it; where none leads, as the last one had it:
+    whatever was acknowledged is there, whoever has acknowledged it."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self._world = world
+        self._known: dict[tuple[str, int], tuple[int, ReadCalmly]] = {}
+
+    def get(self, topic: str, index: int) -> Log | None:
+        for node in self._world.nodes:
+            partition = node.led(topic, index)
+            if partition is not None and partition.leader_epoch > self.epoch(topic, index):
+                self._known[topic, index] = (partition.leader_epoch, ReadCalmly(partition.log, node))
+        if index >= OFFSETS_PARTITIONS:
+            return None
+        known = self._known.get((topic, index))
+        return cast(Log, known[1] if known is not None else NOT_LED_YET)
+
+    def epoch(self, topic: str, index: int) -> int:
+        return self._known[topic, index][0] if (topic, index) in self._known else -1
+
+
+class NothingYet:
+    high_watermark = 0
+
+
+NOT_LED_YET = NothingYet()
+
+
+class ReadCalmly:
+    """A log for whoever only looks: no fault comes between, and nothing of the run depends on it."""
+
+    def __init__(self, log: Log, node: SimNode) -> None:
+        self._log = log
+        self._engine = node.engine
+
+    @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    def read(self, start: int, max_bytes: int, *, max_offset: int) -> list[Buffer]:
+        assert self._engine is not None
+        before = self._engine.chance, self._engine.cut_off
+        self._engine.chance, self._engine.cut_off = None, False
+        try:
+            while True:
+                try:
+                    return list(self._log.read(start, max_bytes, max_offset=max_offset))
+                except NotInMemory as missing:
+                    missing.load()
+        finally:
+            self._engine.chance, self._engine.cut_off = before

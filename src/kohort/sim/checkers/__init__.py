@@ -16,6 +16,7 @@ from kohort.sim.checkers.processing import Processing
 from kohort.sim.checkers.prompt import Prompt
 from kohort.sim.checkers.sink_output import SinkOutput
 from kohort.sim.checkers.stored import Stored
+from kohort.sim.checkers.stored_anywhere import StoredAnywhere
 from kohort.sim.checkers.transactions import Transactions
 from kohort.sim.checkers.usable import Usable
 from kohort.sim.trace import Checker
@@ -43,6 +44,8 @@ CLUSTER: tuple[type[Checker], ...] = (
     Processing,
     RecordDurability,
     HandOver,
+    StoredAnywhere,
+    Kept,
     CommitDurability,
     Order,
 )
