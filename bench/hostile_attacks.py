@@ -220,7 +220,7 @@ def partitions(address: str, seconds: float) -> Answers:
     create, delete = m.CreateTopicsRequest, m.DeleteTopicsRequest
     wire, answers = Wire(address), Answers()
     for number, _ in enumerate(lasting(seconds)):
-        topic = create.CreatableTopic(name=f"wide{number}", num_partitions=10_000, replication_factor=1)
+        topic = create.CreatableTopic(name=f"wide{number}", num_partitions=9_999, replication_factor=1)
         made = wire.call(create(topics=[topic], timeout_ms=60_000), 5)
         answers[f"created: {ErrorCode(made.topics[0].error_code).name}"] += 1
         gone = wire.call(delete(topic_names=[f"wide{number}"], timeout_ms=60_000), 5)
@@ -291,7 +291,7 @@ ATTACKS: dict[str, Attack] = {
     "100 ListGroups of 20,000 groups at once": pipelined(1, 100, m.ListGroupsRequest(), 4),
     "50 connections of 100 ListGroups": pipelined(50, 100, m.ListGroupsRequest(), 4),
     "240,000 names": names,
-    "create and delete 10,000 partitions": partitions,
+    "create and delete 9,999 partitions": partitions,
     "SyncGroups of 1 MB": syncs,
     "OffsetFetch of 20,000 groups": offsets,
     "OffsetCommit of 200,000 partitions": commits,
