@@ -499,3 +499,19 @@ def test_an_answer_that_would_take_the_memory_of_all_costs_the_connection(world,
         world.turn()
         assert "its answer would have" in (client.connection.close_reason or ""), request
     assert world.connect().call(m.ApiVersionsRequest(), 0).error_code == 0
+
+
+@pytest.mark.parametrize("names", [[f"n{number}" for number in range(20_001)], ["n" * 240] * 1_300])
+def test_a_subscription_that_cannot_be_stored_does_not_have_the_groups_of_others_read_again(world, names, caplog):
+    commit = m.OffsetCommitRequest
+    row = commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topics = [commit.OffsetCommitRequestTopic(name="t", partitions=[row])]
+    kind = m.ConsumerGroupHeartbeatRequest
+    request = kind(
+        group_id="g", member_id="M" * 22, member_epoch=0, rebalance_timeout_ms=60_000, subscribed_topic_names=names,
+        topic_partitions=[],
+    )  # fmt: skip
+    answer, _, _ = answered(world, request, 1)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST and "SubscribedTopicRegex" in answer.error_message
+    assert world.connect().call(commit(group_id="g", topics=topics), 8).topics[0].partitions[0].error_code == 0
+    assert "loaded again" not in caplog.text

@@ -11,6 +11,9 @@ from kohort.coordinator.modern.reconcile import Owned
 from kohort.coordinator.modern_records import MemberState
 from kohort.protocol.errors import ErrorCode
 
+MOST_NAMES = 20_000
+MOST_CHARACTERS = 300_000
+
 
 class Refused(Exception):
     def __init__(self, error: ErrorCode, message: str, **data: Any) -> None:
@@ -38,6 +41,7 @@ def check_request(message: Any, version: int, assignors: Collection[str]) -> Ref
         invalid = "Only a static member leaves with epoch -2: it needs an InstanceId."
     elif epoch < -2:
         invalid = f"MemberEpoch {epoch} means nothing: 0 joins, -1 and -2 leave."
+    invalid = invalid or _too_many(message.subscribed_topic_names or ())
     if invalid:
         return Refused(ErrorCode.INVALID_REQUEST, invalid)
     if message.server_assignor is not None and message.server_assignor not in assignors:
@@ -46,6 +50,16 @@ def check_request(message: Any, version: int, assignors: Collection[str]) -> Ref
             ErrorCode.UNSUPPORTED_ASSIGNOR, f"There is no server assignor {message.server_assignor}; there are {known}."
         )
     return None
+
+
+def _too_many(names: Collection[str]) -> str:
+    """They are one record: one that cannot be stored would have all groups of the partition read again."""
+    if len(names) <= MOST_NAMES and sum(map(len, names)) <= MOST_CHARACTERS:
+        return ""
+    return (
+        f"A member subscribes to at most {MOST_NAMES} topics by name, of {MOST_CHARACTERS} characters together; "
+        "subscribe by a SubscribedTopicRegex."
+    )
 
 
 def _joining(message: Any) -> str:
