@@ -55,7 +55,7 @@ ACTIVE = Life.ACTIVE
 GroupShard = Shard[ShardGroups]
 Handler = Callable[[Context, Request], Decision | None]
 _MOST_ROUTES = 200_000
-GROUPS_AT_ONCE = 1_000
+GROUPS_AT_ONCE = 250
 _READS = (ConsumerGroupDescribeRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetFetchRequest)
 
 
