@@ -19,7 +19,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 KOHORT = VENV / "bin" / "kohort"
 LOG = VENV / "spark-install.log"
-SMALL_MB, SPARK_MB = 11, 570
+SMALL_MB, SPARK_MB = 12, 570
 DOWNLOADING = re.compile(rb"Downloading (\S+?)(?:-py3\S*|-cp3\S*|\.tar\.gz|\.whl)\S* \(([\d.]+ [kMG]B)\)")
 
 

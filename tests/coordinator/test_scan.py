@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.coordinator.scan import Scanner, key_values
+from kohort.coordinator.scan import key_values
+from kohort.coordinator.scanner import Scanner
 from kohort.records.batch import Compression, Record, build_batch, read_header
 from kohort.records.errors import CorruptBatch
 

@@ -75,6 +75,17 @@ def test_where_the_time_of_a_first_join_went():
     )
 
 
+def test_whoever_joins_alone_waited_for_nobody_who_came():
+    first = event("RebalanceStarted", 1000, members=1, rebalance_timeout_ms=60_000, initial_delay_ms=3000)
+    told = {"members": 1, "protocol": "range", "leader_id": "a-id"}
+    generation = event("GenerationStarted", 4005, 1, duration_ms=3005, **told)
+    done = event("RebalanceCompleted", 4010, 1, duration_ms=3010, **told)
+    (rebalance,) = from_events([joined("a", 1000), first, generation, done]).rebalances
+    assert tell(rebalance, 9000).endswith(
+        "waiting for more members (group.initial.rebalance.delay.ms is 3 s), 5 ms for the assignment."
+    )
+
+
 def test_a_later_rebalance_has_no_initial_delay():
     history = from_events([joined("a", 0), started(0), rejoined("a", 4000), *completed(5000, 2, 1, 5000)])
     assert history.rebalances[0].initial_delay_ms is None

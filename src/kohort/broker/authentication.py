@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.bearer import Bearer
+from kohort.broker.connection import ANONYMOUS, MAX_TOKEN_BYTES
 from kohort.broker.sasl import AuthenticationFailed, Exchange, Identity, exchange
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
@@ -24,7 +25,6 @@ logger = logging.getLogger("kohort.security")
 
 _OPENING = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
 _RAW_VERSION = 0
-MAX_TOKEN_BYTES = 524_288
 
 
 class Step(Enum):
@@ -146,6 +146,3 @@ class Guard:
 def _checked(core: Core, token: str) -> Bearer:
     assert core.tokens is not None
     return core.tokens.check(token, core.topics.now_ms)
-
-
-ANONYMOUS = "User:ANONYMOUS"

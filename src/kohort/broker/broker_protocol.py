@@ -12,8 +12,7 @@ import struct
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from kohort.broker.authentication import MAX_TOKEN_BYTES
-from kohort.broker.connection import Connection
+from kohort.broker.connection import MAX_TOKEN_BYTES, Connection
 
 if TYPE_CHECKING:
     from kohort.broker.listeners import Listener

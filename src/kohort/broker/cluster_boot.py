@@ -8,9 +8,9 @@ import os
 from typing import TYPE_CHECKING
 
 from kohort.broker.acls import CLUSTER_NAME, Operation, Resource
-from kohort.broker.authentication import ANONYMOUS
 from kohort.broker.cluster_topics import ClusterCatalog
 from kohort.broker.config import BrokerConfig
+from kohort.broker.connection import ANONYMOUS
 from kohort.broker.listeners import Listener, Protocol
 from kohort.broker.membership import Life, Membership
 from kohort.cluster.engine import Engine, EngineError

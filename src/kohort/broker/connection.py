@@ -20,6 +20,9 @@ Part = bytes | bytearray | memoryview
 
 _RESPONSE = struct.Struct(">ii")
 _FLEXIBLE_RESPONSE = struct.Struct(">iib")
+ANONYMOUS = "User:ANONYMOUS"
+MAX_TOKEN_BYTES = 524_288
+"""Of a message of SASL, and of any request of whoever is not known yet."""
 SHOWN_CHARACTERS = 300
 NEW_COST_S = 0.001
 """What a connection is taken to have cost before it has sent anything: those that are known to cost less come first."""

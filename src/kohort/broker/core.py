@@ -29,6 +29,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,8 +38,6 @@ from kohort.broker.access import Access
 from kohort.broker.admission import Turns
 from kohort.broker.apis import TABLE, api_versions
 from kohort.broker.appends import Append, Appends
-from kohort.broker.bearer import Tokens
-from kohort.broker.checking import Checking
 from kohort.broker.client_requests import RequestLog
 from kohort.broker.config import BrokerConfig
 from kohort.broker.connection import Call, Connection, Part, response_head, shown
@@ -51,19 +50,21 @@ from kohort.broker.maintenance import Maintenance
 from kohort.broker.meter import Meter
 from kohort.broker.purgatory import Purgatory
 from kohort.broker.quotas import Quotas
-from kohort.broker.sasl import OAUTHBEARER
 from kohort.broker.table import Api, ApiTable
 from kohort.broker.throttling import throttle
 from kohort.broker.topics import Catalog, Partition, Topic
 from kohort.broker.users import Users
-from kohort.coordinator.transactions.asks import Enlist
+from kohort.lazy_names import named
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.frames import skip_tags
 from kohort.protocol.wire import DecodeError
 from kohort.storage.store import Store
 
 if TYPE_CHECKING:
+    from kohort.broker.bearer import Tokens
+    from kohort.broker.checking import Checking
     from kohort.broker.membership import Membership
+    from kohort.coordinator.transactions.asks import Enlist
 
 logger = logging.getLogger("kohort.broker")
 
@@ -99,10 +100,6 @@ class Job(Protocol):
     def finish(self, error: BaseException | None, now_ms: int) -> None: ...
 
 
-def _no_wake() -> None:
-    pass
-
-
 class Core:
     def __init__(
         self,
@@ -111,7 +108,7 @@ class Core:
         *,
         random_bytes: Callable[[int], bytes],
         services: Sequence[Callable[[Core], Service]] = (),
-        wake: Callable[[], None] = _no_wake,
+        wake: Callable[[], None] = lambda: None,
         faults: Faults | None = None,
         topics: Catalog | None = None,
     ) -> None:
@@ -125,14 +122,14 @@ class Core:
         self.topics = topics or Catalog(config, store, random_bytes)
         self.membership: Membership | None = None
         self.users = Users(store, random_bytes)
-        self.tokens = Tokens(config) if config.enables(OAUTHBEARER) else None
+        bearers = config.enables("OAUTHBEARER")
+        self.tokens: Tokens | None = named("kohort.broker.bearer", "Tokens")(config) if bearers else None
         self.access = Access(config, store)
         self.gate = Gate(self.access.acls) if config["authorizer.class.name"] else None
         self.quotas = Quotas(store)
         self.appends = Appends(wake)
         self.append: Callable[[Append], None] = self.appends.add
         """Have a batch appended at the end of this turn; its owner is told."""
-        self.checking = Checking(self)
         self.turns = Turns(self)
         self.long_work = LongWork(self)
         self.purgatory = Purgatory()
@@ -155,6 +152,12 @@ class Core:
         if self.services:
             self.table.add(find_coordinator.API)
         self.topics.created = self._topic_created
+
+    @cached_property
+    def checking(self) -> Checking:
+        """Made for the first records that come."""
+        made: Checking = named("kohort.broker.checking", "Checking")(self)
+        return made
 
     def start(self, now_ms: int) -> None:
         """Open what there is. Raises what makes a start impossible."""

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kohort.broker.jwks import KeysRefresh
 from kohort.config_key import LONG_MAX
 from kohort.protocol.errors import KafkaError
 from kohort.records.errors import RecordsError
@@ -96,6 +95,8 @@ class Maintenance:
             elif task == KEYS:
                 tokens = self._core.tokens
                 if tokens is not None and tokens.is_stale(now_ms):
+                    from kohort.broker.jwks import KeysRefresh
+
                     self._core.run_elsewhere(KeysRefresh(tokens))
             elif self._running is None and self._core.config["log.cleaner.enable"]:
                 self._failed.clear()

@@ -18,10 +18,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.apart import Apart, carry_out
-from kohort.broker.authentication import ANONYMOUS, Guard
 from kohort.broker.broker_protocol import BrokerProtocol, BufferedBrokerProtocol
 from kohort.broker.clock import Clock
-from kohort.broker.connection import Connection, shown
+from kohort.broker.connection import ANONYMOUS, Connection, shown
 from kohort.broker.core import Core, Job
 from kohort.broker.listener_config import ListenerConfig
 from kohort.broker.listeners import Listener
@@ -125,6 +124,8 @@ class Server:
         connection.address = (listener.advertised_host, listener.advertised_port)
         connection.principal = ANONYMOUS
         if listener.protocol.authenticates:
+            from kohort.broker.authentication import Guard
+
             config = self._settings[listener.name]
             connection.guard = Guard(config["sasl.enabled.mechanisms"], config.max_session_ms, listener.name)
         elif certificate:

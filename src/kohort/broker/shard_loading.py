@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic
 
-from kohort.coordinator.scan import HUGE_BATCH, LARGE_BATCH, Scanner, key_values
+from kohort.coordinator.scan import HUGE_BATCH, LARGE_BATCH, key_values
 from kohort.coordinator.shard import Damage, S, Shard
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.records.batch import BatchHeader, check_crc, iter_batches
@@ -22,6 +22,7 @@ from kohort.storage.cold_segment import NotInMemory, StoreFailed
 if TYPE_CHECKING:
     from kohort.broker.topics import Partition
     from kohort.coordinator.runtime import Runtime
+    from kohort.coordinator.scanner import Scanner
 
 logger = logging.getLogger("kohort.groups")
 
@@ -35,7 +36,14 @@ LOOK_AGAIN_MS = 1_000  # at what has yet to reach the disk; usually the disk tel
 class _Load(Generic[S]):
     """One partition on its way into its shard."""
 
-    def __init__(self, shard: Shard[S], partition: Partition, scanner: Scanner, buffer_bytes: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        shard: Shard[S],
+        partition: Partition,
+        scanner: Callable[[], Scanner],
+        buffer_bytes: int,
+        now_ms: int,
+    ) -> None:
         self.shard = shard
         self.incarnation = shard.incarnation
         self.partition = partition
@@ -128,7 +136,7 @@ class _Load(Generic[S]):
                     state.read_marker(header.producer_id, int.from_bytes(key[2:4], "big") == 1)
                 return 0
             if LARGE_BATCH <= header.record_count < HUGE_BATCH and not header.is_transactional:
-                found = self._scanner.key_values(chunk, pos, header)
+                found = self._scanner().key_values(chunk, pos, header)
                 state.read_all(*found)
                 count = len(found.offsets)
             else:
@@ -164,7 +172,7 @@ class ShardLoader(Generic[S]):
         self._runtime = runtime
         self._buffer_bytes = buffer_bytes
         self._run_elsewhere = run_elsewhere
-        self._scanner = Scanner()
+        self._made_scanner: Scanner | None = None
         self._waiting: dict[_Load[S], int | None] = {}  # for the store, or until they ask it again
         self._loads: deque[_Load[S]] = deque()
         self._unsafe: list[_Load[S]] = []  # read, and waiting for the disk
@@ -172,6 +180,14 @@ class ShardLoader(Generic[S]):
         self._records = 0
         self._started_ms = 0
         self._said_ms = 0
+
+    def _scanner(self) -> Scanner:
+        """One for all loads; a new broker, which has nothing to load, never needs it."""
+        if self._made_scanner is None:
+            from kohort.coordinator.scanner import Scanner
+
+            self._made_scanner = Scanner()
+        return self._made_scanner
 
     def start(self, shard: Shard[S], partition: Partition, now_ms: int) -> None:
         """Empty partitions answer at once; the others when they have been read."""

@@ -48,9 +48,10 @@ def _first_join(rebalance: Rebalance) -> str:
         return ""
     initial_ms = rebalance.initial_delay_ms or 0
     delay = f"group.initial.rebalance.delay.ms is {human_ms(initial_ms)}"
-    if joined_ms > initial_ms:
+    in_company = (rebalance.members or 0) > 1  # a timer that was late is no company
+    if joined_ms > initial_ms and in_company:
         delay += ", and began again while members came"
-    if rebalance.last_back is not None:
+    if rebalance.last_back is not None and in_company:
         delay += f"; {printable(rebalance.last_back)} came last, after {human_ms(rebalance.last_back_after_ms or 0)}"
     assigning_ms = rebalance.standstill_ms - joined_ms
     return f": {human_ms(joined_ms)} waiting for more members ({delay}), {human_ms(assigning_ms)} for the assignment"
