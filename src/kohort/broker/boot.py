@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.broker.acls import Acl
@@ -13,7 +14,6 @@ from kohort.broker.config import BrokerConfig, ConfigError
 from kohort.broker.core import Core, Service
 from kohort.broker.faults import Faults
 from kohort.broker.groups import GroupService
-from kohort.broker.inside import Inside
 from kohort.broker.listener_config import ListenerConfig, jaas_users
 from kohort.broker.listeners import Listener, listeners
 from kohort.broker.meter import Meter
@@ -21,12 +21,14 @@ from kohort.broker.server import Server
 from kohort.broker.tls import PrincipalMapping
 from kohort.broker.transactions import TransactionService
 from kohort.coordinator.events import GroupEvent
+from kohort.lazy_names import named
 from kohort.protocol.errors import KafkaError
 from kohort.protocol.uuids import to_base64
 from kohort.storage.store import MemoryStore, Store
 
 if TYPE_CHECKING:
     from kohort.broker.cluster_boot import ClusterPlace  # of brokers on their own nobody pays for it
+    from kohort.broker.inside import Inside
 
 
 class Security(NamedTuple):
@@ -68,7 +70,12 @@ class RunningBroker:
         self.store = store
         self.listeners = bound
         self.host, self.port = bound[0].host, bound[0].port
-        self.inside = Inside(server)
+
+    @cached_property
+    def inside(self) -> Inside:
+        """What is in it, for tests; made when one asks."""
+        made: Inside = named("kohort.broker.inside", "Inside")(self.server)
+        return made
 
     def story(self, group_id: str) -> list[GroupEvent]:
         """What happened to a group lately, when and why, oldest first."""

@@ -9,9 +9,10 @@ from typing import Any
 
 from kohort.broker.boot import RunningBroker
 from kohort.broker.client_requests import RequestLog
+from kohort.broker.controls import EVICTED
 from kohort.broker.faults import Fault
 from kohort.broker.http_port import Kinds, Refused, Request
-from kohort.broker.inside import EVICTED, GroupSnapshot, StoredRecord
+from kohort.broker.inside import GroupSnapshot, StoredRecord
 from kohort.protocol.errors import KafkaError
 
 MAX_WAIT_S = 600.0

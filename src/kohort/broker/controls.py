@@ -15,6 +15,8 @@ from kohort.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from kohort.broker.embedded import Broker
 
+EVICTED = "evicted by the test"
+
 
 class Whom(TypedDict, total=False):
     """Which requests a rule meets, and how often."""

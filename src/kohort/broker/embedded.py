@@ -14,12 +14,12 @@ from kohort.broker.acls import Acl
 from kohort.broker.boot import RunningBroker, StartError, make_config, open_store, start_broker
 from kohort.broker.client_requests import ClientRequest, RequestLog
 from kohort.broker.clock import Clock, ManualClock
-from kohort.broker.controls import BrokerClock, BrokerFaults, FaultError, Whom, not_on_a_loop
+from kohort.broker.controls import EVICTED, BrokerClock, BrokerFaults, FaultError, Whom, not_on_a_loop
 from kohort.broker.easy_security import TestSecurity
 from kohort.broker.faults import Fault, Function
-from kohort.broker.inside import EVICTED, GroupSnapshot, StoredRecord
 
 if TYPE_CHECKING:
+    from kohort.broker.inside import GroupSnapshot, StoredRecord
     from kohort.coordinator.events import GroupEvent
 
 _T = TypeVar("_T")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.broker.connection import Call, Connection
+from kohort.broker.controls import EVICTED
 from kohort.protocol import messages
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.frames import decode_response
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from kohort.broker.server import Server
 
 CLIENT_ID = "kohort-test"
-EVICTED = "evicted by the test"
 LOOK_EVERY_S = 0.002
 LOADING_S = 30.0
 ANSWER_S = 30.0

@@ -12,11 +12,9 @@ from kohort.broker.connection import Call
 from kohort.broker.coordinator_log import CoordinatorLog
 from kohort.broker.coordinator_service import CoordinatorService
 from kohort.broker.find_coordinator import NO_NODE, TRANSACTION
-from kohort.broker.gathered import AddedPartitions, DescribedTransactions, ListedTransactions
 from kohort.broker.internal_topics import ensure_offsets_topic, ensure_transactions_topic
 from kohort.broker.table import Api
 from kohort.broker.transaction_markers import MARKERS_AT_ONCE, Ending, MarkerWriter, PendingMarkers
-from kohort.broker.transaction_peers import AskedElsewhere, MarkersElsewhere
 from kohort.coordinator import expressions
 from kohort.coordinator.effects import Request
 from kohort.coordinator.records import OFFSETS_TOPIC
@@ -124,6 +122,8 @@ class TransactionService(CoordinatorService):
         return self._ask(request, now_ms)
 
     def _add_partitions(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps:
+        from kohort.broker.gathered import AddedPartitions  # as below: few brokers are asked for transactions
+
         return AddedPartitions(core, call, message).begin(self)
 
     def _add_offsets(self, core: Core, call: Call, message: Any, now_ms: int) -> Any:
@@ -142,6 +142,8 @@ class TransactionService(CoordinatorService):
         return None
 
     def _describe(self, core: Core, call: Call, message: Any, now_ms: int) -> Steps:
+        from kohort.broker.gathered import DescribedTransactions
+
         return DescribedTransactions(core, call, message).begin(self)
 
     def _list(self, core: Core, call: Call, message: Any, now_ms: int) -> Any:
@@ -155,6 +157,8 @@ class TransactionService(CoordinatorService):
             message.duration_filter,
             message.transactional_id_pattern or "",
         )
+        from kohort.broker.gathered import ListedTransactions
+
         listed = ListedTransactions(core, call, unknown)
         error = self.coordinator.list(lambda: listed.request(ask), now_ms)
         if error:
@@ -178,6 +182,8 @@ class TransactionService(CoordinatorService):
         if node_id in (self._core.node_id, NO_NODE.node_id):
             self.enlist(ask, asker, now_ms)
         else:
+            from kohort.broker.transaction_peers import AskedElsewhere
+
             AskedElsewhere(ask, asker).send(self._core, node_id, now_ms)
 
     def _leader_of(self, topic: str, index: int) -> int:
@@ -243,6 +249,8 @@ class TransactionService(CoordinatorService):
             if number % MARKERS_AT_ONCE == 0:
                 yield
         for node_id, partitions in elsewhere.items():
+            from kohort.broker.transaction_peers import MarkersElsewhere
+
             MarkersElsewhere(self._core, end, partitions, done).send(node_id, self._core.topics.now_ms)
 
     def marker_written(self, marker: Marker, partition: TopicPartition, error: ErrorCode, now_ms: int) -> None:

@@ -9,7 +9,7 @@ await new Promise((done, failed) => document.head.append(Object.assign(document.
 
 const PALETTE = ["#4f8ef7", "#e5844b", "#3fb27f", "#b07cf0", "#e05d7b", "#2fb3c7", "#c9a227", "#8a99ad", "#d16ec0", "#6fae3c"];
 export const LANE = 36;
-const LEFT = 150, NARROW_LEFT = 84, RIGHT = 12;
+const LEFT = 150, NARROW_LEFT = 84, RIGHT = 28;
 const LEAST_SPAN = 50, MOST_SPAN = 400 * 86_400_000;
 
 export function spanned(from, to) {
