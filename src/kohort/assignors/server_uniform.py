@@ -6,7 +6,7 @@ server_uniform_mixed.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from kohort.assignors.numbers import Numbers, numbers_in
 from kohort.assignors.server import AssignmentError, GroupSpec, partition_count
@@ -30,7 +30,8 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, Numbers]]:
         return {}
     counts = {topic_id: partition_count(spec, topic_id) for topic_id in topic_ids}
     least, extra = divmod(sum(counts.values()), len(spec.members))
-    free = _Free(_unassigned(spec, counts))
+    taken = dict.fromkeys(topic_ids, 0)
+    given_up: list[tuple[bytes, Run]] = []
     assignment: dict[str, dict[bytes, Numbers]] = {}
     unfilled: list[tuple[str, int]] = []
     left = len(spec.members)
@@ -40,19 +41,25 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, Numbers]]:
         kept: dict[bytes, Numbers] = {}
         assigned = member.assigned
         for topic_id in sorted(assigned) if len(assigned) > 1 else assigned:
-            if topic_id not in counts:
+            known = taken.get(topic_id)
+            if known is None:
                 continue
             given_before = assigned[topic_id]
             numbers = given_before if type(given_before) is Numbers else Numbers.of(given_before)
             ordered = numbers.ordered
             size = len(ordered)
+            if size:
+                if ordered[0] < 0 or ordered[-1] >= counts[topic_id]:
+                    raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
+                mask = ((1 << size) - 1) << ordered.start if type(ordered) is range else numbers.mask
+                taken[topic_id] = known | mask
             if size <= quota:
                 kept[topic_id] = numbers
                 quota -= size
                 continue
             if quota:
                 kept[topic_id] = Numbers(ordered[:quota])
-            free.add(topic_id, ordered[quota:])
+            given_up.append((topic_id, ordered[quota:]))
             quota = 0
         if quota and has_extra and left > extra:
             quota, has_extra = quota - 1, False  # somebody after it may hold one more already
@@ -61,6 +68,7 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, Numbers]]:
         extra -= has_extra
         left -= 1
         assignment[member_id] = kept
+    free = _Free([*_unassigned(counts, taken), *given_up])
     for member_id, quota in unfilled:
         given = assignment[member_id]
         for topic_id, run in free.take(quota):
@@ -71,18 +79,8 @@ def _assign_alike(spec: GroupSpec) -> dict[str, dict[bytes, Numbers]]:
     return assignment
 
 
-def _unassigned(spec: GroupSpec, counts: Mapping[bytes, int]) -> Iterator[tuple[bytes, Run]]:
-    taken = dict.fromkeys(counts, 0)
-    for member in spec.members.values():
-        for topic_id, numbers in member.assigned.items():
-            known = taken.get(topic_id)
-            had = numbers if type(numbers) is Numbers else Numbers.of(numbers)
-            ordered = had.ordered
-            if known is None or not ordered:
-                continue
-            if ordered[0] < 0 or ordered[-1] >= counts[topic_id]:
-                raise AssignmentError(f"{spec.topics[topic_id].name} has lost partitions")
-            taken[topic_id] = known | had.mask
+def _unassigned(counts: Mapping[bytes, int], taken: Mapping[bytes, int]) -> Iterator[tuple[bytes, Run]]:
+    """`taken` has a bit for each partition that somebody has."""
     for topic_id, count in counts.items():
         known = taken[topic_id]
         if not known:
@@ -94,14 +92,10 @@ def _unassigned(spec: GroupSpec, counts: Mapping[bytes, int]) -> Iterator[tuple[
 class _Free:
     """Partitions that nobody has, in runs of a topic; taken from the front."""
 
-    def __init__(self, runs: Iterator[tuple[bytes, Run]]) -> None:
+    def __init__(self, runs: Iterable[tuple[bytes, Run]]) -> None:
         self._runs = [run for run in runs if run[1]]
         self._at = self._from = 0
         self.size = sum(len(numbers) for _, numbers in self._runs)
-
-    def add(self, topic_id: bytes, numbers: Run) -> None:
-        self._runs.append((topic_id, numbers))
-        self.size += len(numbers)
 
     def take(self, count: int) -> Iterator[tuple[bytes, Run]]:
         while count > 0 and self.size:
