@@ -64,6 +64,7 @@ def through_json(event: GroupEvent) -> GroupEvent:
 @given(group_events())
 def test_an_event_comes_back_as_it_was(event: GroupEvent) -> None:
     assert through_json(event) == event
+    assert event.to_json() == json.dumps(event.to_dict(), separators=(",", ":"))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from itertools import groupby
 from operator import attrgetter
@@ -22,7 +21,6 @@ logger = logging.getLogger("kohort.groups")
 _MOST_UNPUBLISHED = 1000
 _GROUP_ID = attrgetter("group_id")
 _NOTICE_MS = 60_000
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class GroupEvents:
@@ -75,7 +73,7 @@ class GroupEvents:
         for group_id, some in groupby(happened, _GROUP_ID):
             key = group_id.encode()
             pairs = by_partition.setdefault(partition_for(group_id, len(topic.partitions)), [])
-            pairs += [(key, _to_json(event.to_dict()).encode()) for event in some]
+            pairs += [(key, event.to_json().encode()) for event in some]
         for index, pairs in by_partition.items():
             if not topic.partitions[index].leads:
                 logger.debug("%d events are lost, the group is coordinated elsewhere by now", len(pairs))

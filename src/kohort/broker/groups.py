@@ -186,7 +186,7 @@ class GroupService(CoordinatorService):
         effects = self._effects
         request = Request(call, message, call.version, call.client_id or "", call.connection.client_host)
         self.coordinator.handle(request, now_ms)
-        if effects.replies or effects.events:
+        if effects.replies:
             self._answer()
         return None
 
@@ -294,6 +294,8 @@ class GroupService(CoordinatorService):
     # ---- the life of the broker
 
     def collect(self, now_ms: int) -> None:
+        if self._effects.events:  # of requests whose answers wait for the log, all at once
+            self._answer()
         if self._effects.work:
             work, self._effects.work = self._effects.work, []
             for one in work:

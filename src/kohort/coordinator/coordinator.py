@@ -74,6 +74,7 @@ class Coordinator:
         self.counts_before: list[int] = []  # of partitions, before the topic grew: groups may be where those say
         self._routes: dict[str, GroupShard] = {}  # of groups that were seen in their shard: saves the hash of the name
         self.runtime.shards_changed = self._shards_changed
+        self._modern: tuple[Callable[..., Any], Handler] | None = None
         self._handlers: dict[type, Callable[[Request], None]] = {
             HeartbeatRequest: self._heartbeat,
             ConsumerGroupHeartbeatRequest: self._consumer_heartbeat,
@@ -316,13 +317,19 @@ class Coordinator:
     def _consumer_heartbeat(self, request: Request) -> None:
         if not self.is_active:
             return self._reply(request, refusal(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        from kohort.coordinator.modern.heartbeat import heartbeat  # late, as in kinds.py
-        from kohort.coordinator.modern.refusing import check_request
-
+        check_request, heartbeat = self._modern or self._import_modern()
         if refused := check_request(request.message, request.version, self.config.assignors):
             response = ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
             return self._reply(request, response)
         self._decide(heartbeat, request)
+
+    def _import_modern(self) -> tuple[Callable[..., Any], Handler]:
+        """With the first request of its kind, as in kinds.py."""
+        from kohort.coordinator.modern.heartbeat import heartbeat
+        from kohort.coordinator.modern.refusing import check_request
+
+        self._modern = check_request, heartbeat
+        return self._modern
 
     def computed(self, work: Work, made: Any, error: Exception | None, now_ms: int) -> None:
         """What was asked for in `effects.work` has come, or has failed; the group is looked at as it is now."""

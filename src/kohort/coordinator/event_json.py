@@ -34,6 +34,9 @@ class UnknownEvent(GroupEvent):
     def type(self) -> str:
         return str(self.to_dict().get("type", "UnknownEvent"))
 
+    def to_json(self) -> str:
+        return self.raw
+
     def to_dict(self) -> dict[str, Any]:
         plain = json.loads(self.raw)
         return plain if isinstance(plain, dict) else {"type": "UnknownEvent", "raw": self.raw}

@@ -4,8 +4,11 @@
 it, counts it and may produce it to `__kohort_group_events`; event_json.py reads it back. Nothing here decides anything.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
+from json import JSONEncoder
+from json.encoder import encode_basestring_ascii
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from kohort.coordinator.causes import Cause, Who
@@ -76,6 +79,23 @@ class GroupEvent:
             plain[name] = list(value) if type(value) is tuple else value
         return plain
 
+    def to_json(self) -> str:
+        """`to_dict` as JSON without blanks, in one go: a large group makes one of them for each member at a time."""
+        labels, values_of = _LABELS.get(type(self)) or _labels(type(self))
+        parts = ['{"type":"', self.type, '"']
+        for label, value in zip(labels, values_of(self), strict=True):
+            if value is None or value == "":
+                continue
+            if type(value) is str:
+                parts += (label, encode_basestring_ascii(value))
+            elif type(value) is int:
+                parts += (label, str(value))
+            else:
+                plain = self._plain_cause(value) if type(value) is Cause else value
+                parts += (label, _to_json(plain))
+        parts.append("}")
+        return "".join(parts)
+
     def _plain_cause(self, cause: Cause) -> dict[str, Any]:
         return cause.to_dict()
 
@@ -88,6 +108,16 @@ def _names(kind: type[GroupEvent]) -> tuple[str, ...]:
     if found is None:
         found = _NAMES[kind] = tuple(field.name for field in fields(kind))
     return found
+
+
+_to_json = JSONEncoder(separators=(",", ":")).encode
+_LABELS: dict[type, tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {}
+
+
+def _labels(kind: type[GroupEvent]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    names = _names(kind)
+    made = _LABELS[kind] = tuple(f',"{name}":' for name in names), attrgetter(*names)
+    return made
 
 
 @event

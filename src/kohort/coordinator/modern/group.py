@@ -282,8 +282,8 @@ class ModernGroup(Group):
         return metadata.topics if known is None else metadata.topics | known.topics
 
     def topic_ids_of(self, topics: Topics, metadata: MemberMetadata) -> frozenset[bytes]:
-        found = (topics.by_name(name) for name in self.names_of(metadata))
-        return frozenset(topic[0] for topic in found if topic is not None)
+        by_name = topics.by_name
+        return frozenset([found[0] for name in self.names_of(metadata) if (found := by_name(name)) is not None])
 
     def subscribes_alike(self) -> bool:
         size = len(self.members)

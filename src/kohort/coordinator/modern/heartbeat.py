@@ -281,7 +281,8 @@ def reconcile(steps: Steps, member_id: str, owned: Owned | None, *, resubscribed
 def _move(steps: Steps, member: Member, moved: CurrentAssignment) -> None:
     before = member.current
     steps.put_current(member.member_id, moved)
-    if moved._replace(previous_epoch=0) != before._replace(previous_epoch=0):
+    is_same = moved.member_epoch == before.member_epoch and moved[2:] == before[2:]
+    if not is_same:  # the epoch before it is nothing that anybody has to be told
         steps.context.member_event(
             steps.group,
             events.MemberReconciled,

@@ -54,10 +54,23 @@ def _step(
         return _without_unsubscribed(current, topic_ids, owned) if resubscribed else current
     if current.state is MemberState.UNREVOKED_PARTITIONS and _owns(owned, current.pending):
         return _without_unsubscribed(current, topic_ids, owned) if resubscribed else current
+    if current.state is MemberState.STABLE and _is_all(current.assigned, target, topic_ids):
+        return CurrentAssignment(target_epoch, epoch, MemberState.STABLE, current.assigned, NOTHING)
     if current.state is MemberState.UNKNOWN:
         assert owned is not None and not owned, "such a member is refused"  # see refusing.check_state
         epoch = target_epoch
     return _towards(current, epoch, target_epoch, target, topic_ids, owned, is_held)
+
+
+def _is_all(assigned: Epochs, target: Partitions, topic_ids: Set[bytes]) -> bool:
+    """Whether a member has what it is to have, no more and no less: so it is with most of them at most changes."""
+    if len(assigned) != len(target):
+        return False
+    for topic_id, wanted in target.items():
+        had = assigned.get(topic_id, NOTHING)
+        if len(had) != len(wanted) or topic_id not in topic_ids or not all(map(had.__contains__, wanted)):
+            return False
+    return True
 
 
 def _owns(owned: Owned | None, partitions: Epochs) -> bool:
