@@ -209,11 +209,11 @@ def _epochs_bytes(epochs: Epochs) -> bytes:
     if not epochs:
         return b"\x01"
     parts = [uvarint_bytes(len(epochs) + 1)]
-    for topic_id in sorted(epochs):
+    for topic_id in sorted(epochs) if len(epochs) > 1 else epochs:
         of_topic = epochs[topic_id]
         numbers = sorted(of_topic)
         count, layout = uvarint_bytes(len(numbers) + 1), f">{len(numbers)}i"
-        since = pack(layout, *[of_topic[number] for number in numbers])
+        since = pack(layout, *map(of_topic.__getitem__, numbers))
         size = uvarint_bytes(len(count) + len(since))
         parts += (topic_id, count, pack(layout, *numbers), b"\x01\x00", size, count, since)
     return b"".join(parts)

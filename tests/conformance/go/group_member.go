@@ -1,6 +1,5 @@
 // A franz-go consumer in a group: prints what it is given, gives up and reads, ends when standard input does.
-// Arguments: bootstrap servers, topic (with a ^ in front: an expression), group, "consumer" or "classic", then
-// settings of Java's names: group.instance.id and group.remote.assignor=range.
+// Arguments: bootstrap servers, topic, group, "consumer" or "classic".
 package main
 
 import (
@@ -32,7 +31,7 @@ func main() {
 	if protocol == "consumer" {
 		ctx = context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)
 	}
-	options := []kgo.Opt{
+	client, err := kgo.NewClient(
 		kgo.WithContext(ctx),
 		kgo.SeedBrokers(strings.Split(servers, ",")...),
 		kgo.ConsumerGroup(group),
@@ -48,22 +47,7 @@ func main() {
 		kgo.OnPartitionsAssigned(tell("+")),
 		kgo.OnPartitionsRevoked(tell("-")),
 		kgo.OnPartitionsLost(tell("-")),
-	}
-	if strings.HasPrefix(topic, "^") {
-		options = append(options, kgo.ConsumeRegex())
-	}
-	for _, setting := range os.Args[5:] {
-		name, value, _ := strings.Cut(setting, "=")
-		switch {
-		case name == "group.instance.id":
-			options = append(options, kgo.InstanceID(value))
-		case setting == "group.remote.assignor=range":
-			options = append(options, kgo.Balancers(kgo.RangeBalancer()))
-		default:
-			panic("no such setting here: " + setting)
-		}
-	}
-	client, err := kgo.NewClient(options...)
+	)
 	if err != nil {
 		panic(err)
 	}

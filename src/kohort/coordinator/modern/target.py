@@ -18,7 +18,7 @@ from kohort.coordinator.effects import Decision
 from kohort.coordinator.modern.group import NO_PARTITIONS, ModernGroup
 from kohort.coordinator.modern.steps import Steps
 from kohort.coordinator.modern.work import Assigning
-from kohort.coordinator.modern_records import Kind, MemberMetadata, TargetEpoch
+from kohort.coordinator.modern_records import Kind, TargetEpoch
 
 FAILED_PAUSE_MS = 1_000
 """Before an assignor that failed is asked again."""
@@ -122,7 +122,7 @@ def _failed(context: Context, group: ModernGroup, assignor: str, why: str) -> No
 
 def group_spec(context: Context, group: ModernGroup) -> GroupSpec:
     topics: dict[bytes, TopicSpec] = {}
-    known: dict[MemberMetadata, frozenset[bytes]] = {}
+    known: dict[tuple[frozenset[str], str | None], frozenset[bytes]] = {}
     for name in group.subscribed_names():
         found = context.topics.by_name(name)
         if found is not None:
@@ -131,7 +131,7 @@ def group_spec(context: Context, group: ModernGroup) -> GroupSpec:
     for member_id in sorted(group.members):  # whatever the order in which they came, or were read
         member = group.members[member_id]
         said = member.metadata
-        subscription = MemberMetadata(topics=said.topics, regex=said.regex)
+        subscription = (said.topics, said.regex)
         topic_ids = known.get(subscription)
         if topic_ids is None:
             topic_ids = known[subscription] = group.topic_ids_of(context.topics, said)
