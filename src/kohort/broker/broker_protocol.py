@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kohort.broker.connection import MAX_TOKEN_BYTES, Connection
+from kohort.broker.core import READ_AT_ONCE_BYTES
 
 if TYPE_CHECKING:
     from kohort.broker.listeners import Listener
@@ -126,7 +127,8 @@ class BrokerProtocol(asyncio.Protocol):
                 connection.cost_s += perf_counter() - began
                 self._server.end_turn()
                 return
-            receive(connection, data[pos + 4 : stop], now_ms)
+            large = size > READ_AT_ONCE_BYTES
+            receive(connection, memoryview(data)[pos + 4 : stop] if large else data[pos + 4 : stop], now_ms)
             pos = stop
             budget -= 1
             if pos < end:

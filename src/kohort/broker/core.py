@@ -182,12 +182,15 @@ class Core:
 
     # Requests in.
 
-    def receive(self, connection: Connection, frame: bytes, now_ms: int) -> None:
-        """Handle one frame (without its size). A bad one closes its connection and nothing else."""
+    def receive(self, connection: Connection, frame: bytes | memoryview, now_ms: int) -> None:
+        """Handle one frame (without its size). A bad one closes its connection and nothing else.
+
+        Large ones come as a view, so that records are not copied; who keeps more than records makes bytes of it.
+        """
         connection.last_active_ms = self.topics.now_ms = now_ms
         guard = connection.guard
         if guard is not None and guard.raw:
-            self._bare_message(connection, frame, now_ms)
+            self._bare_message(connection, bytes(frame), now_ms)
             return
         try:
             code, correlation_id, length = _HEADER.unpack_from(frame)
@@ -203,13 +206,13 @@ class Core:
             raw = frame[10:pos]
             if raw != connection.raw_client_id or length <= 0:
                 connection.client_id = str(raw, "utf-8") if length >= 0 else None
-                connection.raw_client_id = raw
+                connection.raw_client_id = bytes(raw)
             if flexible:
                 pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos)
             size = len(frame)
             if size > READ_AT_ONCE_BYTES and not entry.records:
                 call = Call(connection, correlation_id, connection.client_id, version, entry, size)
-                self.long_work.read(call, frame, pos)
+                self.long_work.read(call, bytes(frame), pos)
                 return
             request, end = read(frame, pos)
             if end > size:
@@ -220,12 +223,12 @@ class Core:
         call = Call(connection, correlation_id, connection.client_id, version, entry, size)
         self.admit(call, request, frame, pos, now_ms)
 
-    def admit(self, call: Call, request: Any, frame: bytes, pos: int, now_ms: int) -> None:
+    def admit(self, call: Call, request: Any, frame: bytes | memoryview, pos: int, now_ms: int) -> None:
         """Serve a request that was read; its body begins at `pos` of the frame."""
         if self.meter is not None:
             call.began = self.meter.arrived
         if self.request_log is not None:
-            self.request_log.add(call, frame, pos, now_ms)
+            self.request_log.add(call, bytes(frame), pos, now_ms)
         call.connection.pending.append(call)
         if not (self.faults.active and self.faults.catch(self, call, request, now_ms)):
             self.let_in(call, request, now_ms)
