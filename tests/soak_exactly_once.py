@@ -40,7 +40,7 @@ from spark.streams import descendants
 
 SOURCE, SINK, GROUP = "in", "out", "exactly-once"
 PARTITIONS, ROWS = 4, 50
-LIMIT_S = 180
+POLL_S = 0.5
 TAKEN_OVER, AFTER = "taken over after", ("after:Write", "before:End", "ends:1", "ends:2", "after:End", "jvm")
 JVM = "org.apache.spark.deploy.SparkSubmit"
 
@@ -48,7 +48,8 @@ JVM = "org.apache.spark.deploy.SparkSubmit"
 class App:
     """A Spark application in a process of its own."""
 
-    def __init__(self, servers: str, home: Path, checkpoint: str, group: bool) -> None:
+    def __init__(self, servers: str, home: Path, checkpoint: str, group: bool, patience_s: float) -> None:
+        self._patience_s = patience_s
         self._log = open(home / "app.log", "ab")  # noqa: SIM115 - as long as the process
         command = [sys.executable, str(Path(__file__).with_name("soak_exactly_once_app.py")), "--servers", servers]
         command += ["--source", SOURCE if group else str(home / SOURCE), "--sink", SINK]
@@ -75,7 +76,7 @@ class App:
 
     def answer(self) -> dict[str, Any] | None:
         """None where it has died."""
-        line = self._lines.get(timeout=LIMIT_S)
+        line = self._lines.get(timeout=self._patience_s)
         return None if line is None else json.loads(line)
 
     def kill(self) -> None:
@@ -163,7 +164,8 @@ class Soak:
 
     def _living(self) -> App:
         if self.app is None or self.app.process.poll() is not None:
-            self.app = App(self.servers, self.home, f"checkpoint-{self.queries}", self.options.group)
+            options, checkpoint = self.options, f"checkpoint-{self.queries}"
+            self.app = App(self.servers, self.home, checkpoint, options.group, options.patience)
         return self.app
 
     def _finish(self, doom: str) -> None:
@@ -203,10 +205,12 @@ class Soak:
             ends = {tp: 0 if at is None else at.offset for tp, at in latest.items()}
             consumer.assign(places)
             found: Counter[str] = Counter()
-            deadline = time.monotonic() + (120 if self.options.group else 30)  # what nobody has decided on expires
+            # Counted in polls, as a machine that stands still is no proof; what nobody has decided on expires.
+            polls_left = round((120 if self.options.group else 30) / POLL_S)
             while any(consumer.position(tp) < ends[tp] for tp in places):
-                found.update(record.value.decode() for record in consumer.poll(0.5))
-                if time.monotonic() > deadline:
+                found.update(record.value.decode() for record in consumer.poll(POLL_S))
+                polls_left -= 1
+                if polls_left < 0:
                     at = {str(tp): (consumer.position(tp), ends[tp]) for tp in places}
                     self.broken.append(f"run {number}: the output cannot be read to its end, something is open: {at}")
                     break
@@ -240,6 +244,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=120, help="at most")
+    parser.add_argument(
+        "--patience", type=float, default=180, metavar="SECONDS", help="for a start or run of the query"
+    )
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kafka", action="store_true", help="on a real Apache Kafka")
     parser.add_argument(
