@@ -1,6 +1,8 @@
 """A Python data source that does no work: the same rows from memory, over and over, as a bounded read or a stream.
+As a sink it counts the rows that come, and drops them.
 
-No source in Python can hand rows to Spark faster. Reads no broker; its options say how many rows of what size it has.
+No source in Python can hand rows to Spark faster, and no sink take them. Knows no broker; its options say how
+many rows of what size it has.
 """
 
 from __future__ import annotations
@@ -9,7 +11,15 @@ import sys
 from typing import Any
 
 from pyspark import cloudpickle
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from kohort.spark.schema import full_schema
@@ -80,6 +90,24 @@ class RowStream(Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.tasks(end["at"] - start["at"])
 
 
+class Drop(DataSourceArrowWriter):
+    def write(self, iterator: Any) -> WriterCommitMessage:
+        self.rows = sum(batch.num_rows for batch in iterator)
+        return WriterCommitMessage()
+
+
+class DropStream(DataSourceStreamArrowWriter):
+    def write(self, iterator: Any) -> WriterCommitMessage:
+        self.rows = sum(batch.num_rows for batch in iterator)
+        return WriterCommitMessage()
+
+    def commit(self, messages: Any, batchId: int) -> None:
+        pass
+
+    def abort(self, messages: Any, batchId: int) -> None:
+        pass
+
+
 class NoWork(DataSource):
     @classmethod
     def name(cls) -> str:
@@ -93,6 +121,12 @@ class NoWork(DataSource):
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         return RowStream(self.options, tuple(schema.fieldNames()))
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        return Drop()
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return DropStream()
 
 
 def register(spark: Any) -> None:

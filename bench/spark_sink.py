@@ -1,5 +1,6 @@
 """Section `spark_sink`: how fast Spark writes, by kohort's sink at least once and exactly once, and by Spark's own
-connector, which has no exactly-once. One broker, one session of two cores; Spark makes the rows, writers take turns.
+connector, which has no exactly-once; and by a sink that does no work. One broker, one session of two cores; Spark makes
+the rows, writers take turns.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker import create_topic
-from spark import Bench, Line, SparkTable, opened
+from spark import CEILING, NO_WORK, Bench, Line, SparkTable, opened
 
 PARTITIONS = 4
-WRITERS = {"kohort": "kohort", "connector": "kafka"}
+WRITERS = {"kohort": "kohort", "connector": "kafka", CEILING: NO_WORK}
+"""No work: a Python sink that drops its rows, the most that Spark's API allows."""
 
 
 def rows(bench: Bench, count: int, size: int) -> Any:
