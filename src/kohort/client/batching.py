@@ -16,13 +16,15 @@ from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import ProduceRequest
 from kohort.records.batch import Header, Record, build_batch
-from kohort.records.compression import Compression
+from kohort.records.compression import Buffer, Compression
+from kohort.records.encode_plain import encode_plain
 from kohort.records.encoded import EncodedRecords
 
 RECORD_OVERHEAD = 21
 HEADER_OVERHEAD = 10
 BATCH_OVERHEAD = 61
 MAX_SEQUENCE = 2**31
+_tuple = tuple.__new__  # of a Record, without its call
 
 # The broker knows nothing of our last sequence number: take a new producer id and number from 0.
 _FORGOTTEN = (
@@ -145,7 +147,7 @@ class Outcome(NamedTuple):
 
 def record_size(key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> int:
     """An upper bound of the bytes of a record before compression."""
-    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for name, content in headers:
         size += HEADER_OVERHEAD + len(name) + len(content or b"")
     return size
@@ -175,17 +177,18 @@ class Batching:
         queue = self._queues.get(tp)
         if queue is None:
             queue = self._queues[tp] = deque()
-        batch = queue[-1] if queue else None
+        batch, limit = queue[-1] if queue else None, self.config.batch_size
         news = False
-        if batch is None or batch.is_closed or batch.size + size > self.config.batch_size:
+        if batch is None or batch.is_closed or batch.size + size > limit:
             batch = Batch(tp, now_ms, self._new_promise())
             queue.append(batch)
             news = True
-        place = len(batch.records)
-        batch.records.append(Record(place, record[1], record[2], record[3], record[4]))
+        records = batch.records
+        place = len(records)
+        records.append(_tuple(Record, (place, *record[1:])) if place else record)
         batch.size += size
         self.buffered_bytes += size
-        return batch, place, news or batch.size >= self.config.batch_size
+        return batch, place, news or batch.size >= limit
 
     def append_encoded(self, tp: TopicPartition, encoded: EncodedRecords, now_ms: int) -> Batch:
         """A whole batch, which waits for nothing."""
@@ -297,12 +300,15 @@ class Batching:
             ],
         )
 
-    def _encode(self, batch: Batch) -> bytes:
+    def _encode(self, batch: Batch) -> Buffer:
         producer = self._producer_id if batch.sequence is not None else NO_PRODUCER_ID
         sequence = -1 if batch.sequence is None else batch.sequence
         transactional = self.enlisted is not None
         if batch.encoded is not None:
             return batch.encoded.framed(*producer, sequence, transactional)
+        plain = encode_plain(batch.records)
+        if plain is not None:
+            return plain.compressed(self.config.compression).framed(*producer, sequence, transactional)
         return build_batch(
             batch.records,
             compression=self.config.compression,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kohort.client.batching import BATCH_OVERHEAD
 from kohort.client.partitioner import Sticky, partition_for_key
 from kohort.protocol.errors import ErrorCode, KafkaError
-from kohort.records.encode_columns import COLUMNS, RowError, Rows, pieces
+from kohort.records.encode_columns import COLUMNS, RECORD_OVERHEAD, RowError, Rows, longest, pieces
 
 TOPIC = "topic"
 
@@ -90,6 +90,13 @@ def _split(batch: pa.RecordBatch, first: int) -> Iterator[Piece]:
         yield Piece(name, rest.take(pa.array(chosen)), (chosen + first).tolist())
 
 
+def surely_fit(table: pa.Table, max_size: int) -> bool:
+    """Whether the longest key and the longest value tell that every row can be sent; if not, `check` is to say."""
+    if not {*table.schema.names} <= {"key", "value"}:
+        return False
+    return RECORD_OVERHEAD + sum(longest(name, table.column(name)) for name in table.schema.names) <= max_size
+
+
 def check(piece: Piece, rows: Rows, partitions: int, max_size: int) -> None:
     """What a broker would refuse, or what no partition could take."""
     largest = int(np.argmax(rows.sizes))
@@ -133,9 +140,10 @@ def batches(rows: Rows, places: np.ndarray, batch_size: int) -> list[tuple[int, 
     """(partition, rows in their order), each a batch; partitions take turns, so that all of their leaders have work."""
     narrow = places.astype(np.uint16) if len(places) and places.max() < 2**16 else places  # sorts by radix
     order = np.argsort(narrow, kind="stable")
-    numbers, starts = np.unique(places[order], return_index=True)
+    counts = np.bincount(places)
+    numbers = np.flatnonzero(counts)
     found: list[tuple[int, int, np.ndarray]] = []
-    for number, group in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+    for number, group in zip(numbers.tolist(), np.split(order, np.cumsum(counts[numbers])[:-1]), strict=True):
         for turn, (start, end) in enumerate(runs(rows.sizes[group], batch_size)):
             found.append((turn, number, group[start:end]))
     found.sort(key=lambda each: each[0])

@@ -116,7 +116,7 @@ class Connection:
         self._correlation_id = 0
         self._waiting: deque[_Waiting] = deque()
         self._later: list[_Held] = []
-        self._output: list[bytes] = []
+        self._output: list[bytes | memoryview] = []
         self._small = bytearray(SMALL_READ)
         self._held = 0
         self._frame: memoryview | None = None
@@ -204,8 +204,12 @@ class Connection:
 
     def take_output(self) -> bytes:
         """What is to be written now."""
+        return b"".join(self.take_parts())
+
+    def take_parts(self) -> list[bytes | memoryview]:
+        """The same in parts, of which large ones need not be copied."""
         output, self._output = self._output, []
-        return b"".join(output)
+        return output
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 

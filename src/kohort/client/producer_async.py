@@ -51,6 +51,8 @@ class AsyncProducer:
             merged.setdefault("client.id", "kohort-producer")
         self.config = ProducerConfig(merged)
         self._batching = Batching(self.config.batching(), Future)
+        self._of_value, self._of_key = self.config["value.serializer"], self.config["key.serializer"]
+        self._max_request_size, self._buffer_memory = self.config["max.request.size"], self.config["buffer.memory"]
         self._lock = threading.Lock()
         self._unseen: dict[Batch, KafkaError] = {}
         self._sticky: dict[str, Sticky] = {}
@@ -126,12 +128,14 @@ class AsyncProducer:
             await (asyncio.sleep(0) if need is None else self.prepare(*need))
 
     def record(self, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> tuple[Record, int]:
-        content = to_bytes("value", value, self.config["value.serializer"])
-        name = to_bytes("key", key, self.config["key.serializer"])
+        plain = type(value) is bytes and self._of_value is None
+        content = value if plain else to_bytes("value", value, self._of_value)
+        plain = type(key) is bytes and self._of_key is None
+        name = key if plain else to_bytes("key", key, self._of_key)
         pairs = to_headers(headers) if headers else ()
         size = record_size(name, content, pairs)
-        if size > self.config["max.request.size"]:
-            limit = self.config["max.request.size"]
+        limit = self._max_request_size
+        if size > limit:
             text = f"a record of {size} bytes is larger than max.request.size={limit}: raise it and max.message.bytes"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
         at_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
@@ -147,8 +151,8 @@ class AsyncProducer:
         if known is None:
             return None
         with self._lock:
-            room = self.config["buffer.memory"] - self._batching.buffered_bytes
-            if size > room and self._batching.buffered_bytes:
+            buffered = self._batching.buffered_bytes
+            if buffered and size > self._buffer_memory - buffered:
                 return None
             number = self._choose(topic, known, record.key, size) if partition is None else partition
             if not 0 <= number < known[0]:

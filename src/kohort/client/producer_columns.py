@@ -102,9 +102,10 @@ def sending(producer: AsyncProducer, topic: str | None, data: Any, pump: Callabl
         raise ImportError(NEEDS_ARROW) from None
     table = columns.as_table(topic, data)
     limits, wall_ms = producer.config.batching(), int(time.time() * 1000)
-    for piece in columns.by_topic(topic, table):
-        partitions, _ = yield from _known(producer, piece.topic)
-        columns.check(piece, piece.rows(wall_ms), partitions, limits.max_request_size)
+    if topic is None or not columns.surely_fit(table, limits.max_request_size):
+        for piece in columns.by_topic(topic, table):
+            partitions, _ = yield from _known(producer, piece.topic)
+            columns.check(piece, piece.rows(wall_ms), partitions, limits.max_request_size)
     delivery = ColumnsDelivery(producer._unseen)
     for piece in columns.by_topic(topic, table):
         known = yield from _known(producer, piece.topic)

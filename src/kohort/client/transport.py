@@ -18,6 +18,8 @@ from kohort.client.sasl import OAUTHBEARER, Credentials
 from kohort.client.tokens import credentials
 from kohort.protocol.errors import KafkaError
 
+JOIN_BELOW = 65_536
+
 
 class AsyncTransport(asyncio.BufferedProtocol):
     """Tells when it is ready for requests, what was answered, and (once) that it is over and why."""
@@ -91,9 +93,13 @@ class AsyncTransport(asyncio.BufferedProtocol):
         return await asyncio.to_thread(credentials, self._config)
 
     def _flush(self) -> None:
-        output = self.connection.take_output()
-        if output and self._transport is not None:
-            self._transport.write(output)
+        parts = self.connection.take_parts()
+        if not parts or self._transport is None:
+            return
+        if sum(map(len, parts)) < JOIN_BELOW:
+            self._transport.write(b"".join(parts))
+        else:
+            self._transport.writelines(parts)
 
     def close(self, reason: str) -> None:
         """By our own wish: nobody is told."""

@@ -35,6 +35,7 @@ __all__ = [
     "check_crc",
     "encode_records",
     "frame_batch",
+    "frame_in_place",
     "iter_batches",
     "iter_records",
     "next_offset",
@@ -45,6 +46,9 @@ __all__ = [
 ]
 
 Header: TypeAlias = tuple[str, bytes | None]
+HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+"""Of a batch: attributes, last offset delta, base and maximum timestamp, producer id, epoch, base sequence, number of
+records."""
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
@@ -360,14 +364,19 @@ def build_batch(
     return frame_batch(body, fields, base_offset, partition_leader_epoch)
 
 
+def frame_in_place(buf: memoryview, fields: HeaderFields) -> None:
+    """Write the header of a batch before its body, which begins after the room for it."""
+    _AFTER_CRC.pack_into(buf, ATTRIBUTES_POSITION, *fields)
+    _PREFIX.pack_into(buf, 0, 0, len(buf) - LOG_OVERHEAD, -1, 2, crc32c(buf[ATTRIBUTES_POSITION:]))
+
+
 def frame_batch(
     body: Buffer,
-    fields: tuple[int, int, int, int, int, int, int, int],
+    fields: HeaderFields,
     base_offset: int = 0,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """Header and body. The fields, in their order: attributes, last offset delta, base and maximum timestamp, producer
-    id, epoch, base sequence, number of records."""
+    """Header and body."""
     checked = _AFTER_CRC.pack(*fields)
     length = HEADER_SIZE - LOG_OVERHEAD + len(body)
     prefix = _PREFIX.pack(base_offset, length, partition_leader_epoch, 2, crc32c(body, crc32c(checked)))

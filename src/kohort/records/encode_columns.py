@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kohort.records import kernel as _kernel
-from kohort.records.batch import Header, Record, encode_records
+from kohort.records.batch import HEADER_SIZE, Header, Record, encode_records
 from kohort.records.checksum import crc32c
 from kohort.records.compression import Compression
 from kohort.records.encoded import EncodedRecords
@@ -63,10 +63,15 @@ def _pieces(group: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
+def longest(name: str, column: pa.ChunkedArray) -> int:
+    """Bytes of the longest value of a column."""
+    return max((pc.max(pc.binary_length(_as_binary(name, chunk))).as_py() or 0 for chunk in column.chunks), default=0)
+
+
 class Binary:
     """A column of bytes: offsets that begin at 0, data, and which rows are null."""
 
-    __slots__ = ("array", "data", "field", "lengths", "offsets")
+    __slots__ = ("array", "data", "field", "offsets")
 
     def __init__(self, name: str, array: Any) -> None:
         self.array = _as_binary(name, array)
@@ -76,9 +81,6 @@ class Binary:
         found = np.frombuffer(offsets, width)[first : first + rows + 1] if rows else np.zeros(1, width)
         self.offsets = (found - found[0]).astype(np.int32) if width is np.int64 else found
         start = int(found[0]) if width is np.int64 else 0
-        self.lengths = np.diff(self.offsets).astype(np.int64)
-        if self.array.null_count:
-            self.lengths[np.asarray(self.array.is_null())] = 0
         self.data = data
         has_nulls = self.array.null_count and valid is not None
         self.field = Field(
@@ -87,6 +89,13 @@ class Binary:
             valid=valid.address if has_nulls else None,
             bit=first,
         )
+
+    def lengths(self) -> np.ndarray:
+        """Bytes of each row, 0 for a null."""
+        found = np.diff(self.offsets)
+        if self.array.null_count:
+            found[np.asarray(self.array.is_null())] = 0
+        return found
 
 
 def _as_binary(name: str, array: Any) -> Any:
@@ -138,7 +147,7 @@ class Headers:
 
     def sizes(self) -> np.ndarray:
         """Bytes of each row's headers at most."""
-        each = np.concatenate([[0], np.cumsum(self.key.lengths + self.value.lengths + HEADER_OVERHEAD)])
+        each = np.concatenate([[0], np.cumsum(self.key.lengths() + self.value.lengths() + HEADER_OVERHEAD)])
         return np.diff(each[self.starts])
 
 
@@ -154,11 +163,12 @@ class Rows:
         self.value = Binary("value", columns["value"]) if "value" in columns else None
         self.headers = _headers(columns.get("headers"), named)
         self.timestamp = _timestamps(columns.get("timestamp"), named, now_ms)
+        self._has_times = "timestamp" in columns
         self.partition = _partitions(columns.get("partition"), named)
         self.sizes = np.full(self.count, RECORD_OVERHEAD, np.int64)
         for found in (self.key, self.value):
             if found is not None:
-                self.sizes += found.lengths
+                self.sizes += found.lengths()
         if self.headers is not None:
             self.sizes += self.headers.sizes()
         self._columns = Columns(
@@ -173,22 +183,21 @@ class Rows:
 
     def encode(self, order: np.ndarray, *, use_kernel: bool = True) -> EncodedRecords:
         """These rows, in this order, as the records of one batch."""
-        times = self.timestamp[order]
-        base = int(times[0])
+        base = int(self.timestamp[order[0]])
+        newest = int(self.timestamp[order].max()) if self._has_times else base
         order = np.ascontiguousarray(order, np.int64)
         kernel = _kernel.load() if use_kernel else None
         if kernel is None or kernel.encode is None:
             body: Any = encode_records(self._records(order), 0, base)
-        else:
-            capacity = int(self.sizes[order].sum()) + (_MOST_OVERHEAD - RECORD_OVERHEAD) * len(order)
-            out = np.empty(capacity, np.uint8)
-            size = kernel.encode(
-                byref(self._columns), order.ctypes.data, 0, len(order), base, out.ctypes.data, capacity
-            )
-            if size < 0:
-                raise error(size)
-            body = out.data[:size]
-        return EncodedRecords(len(order), base, int(times.max()), Compression.NONE, body)
+            return EncodedRecords(len(order), base, newest, Compression.NONE, body)
+        capacity = int(self.sizes[order].sum()) + (_MOST_OVERHEAD - RECORD_OVERHEAD) * len(order)
+        out = np.empty(HEADER_SIZE + capacity, np.uint8)
+        start = out.ctypes.data + HEADER_SIZE
+        size = kernel.encode(byref(self._columns), order.ctypes.data, 0, len(order), base, start, capacity)
+        if size < 0:
+            raise error(size)
+        frame = out.data[: HEADER_SIZE + size]
+        return EncodedRecords(len(order), base, newest, Compression.NONE, frame[HEADER_SIZE:], frame)
 
     def partitions(self, count: int, of_key: Callable[[bytes, int], int], *, use_kernel: bool = True) -> np.ndarray:
         """Where each row goes: to the partition it names, else to that of its key; -1 where it has neither. `of_key` is

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kohort.records.batch import CREATE_TIME, TRANSACTIONAL_FLAG, BatchHeader, Record, frame_batch, iter_records
+from kohort.records.batch import (
+    CREATE_TIME,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Record,
+    frame_batch,
+    frame_in_place,
+    iter_records,
+)
 from kohort.records.compression import Buffer, Compression, compress, decompress
 
 
@@ -16,6 +24,8 @@ class EncodedRecords(NamedTuple):
     max_timestamp: int
     codec: Compression
     body: Buffer
+    frame: memoryview | None = None
+    """The body with room for a header before it, where there is some."""
 
     @property
     def size(self) -> int:
@@ -24,15 +34,17 @@ class EncodedRecords(NamedTuple):
     def compressed(self, codec: Compression) -> EncodedRecords:
         if codec == Compression.NONE:
             return self
-        return self._replace(codec=codec, body=compress(codec, self.body))
+        return self._replace(codec=codec, body=compress(codec, self.body), frame=None)
 
-    def framed(self, producer_id: int, epoch: int, base_sequence: int, transactional: bool) -> bytes:
-        """The whole batch."""
+    def framed(self, producer_id: int, epoch: int, base_sequence: int, transactional: bool) -> Buffer:
+        """The whole batch. Its memory may be that of the last call's."""
         attributes = self.codec | (TRANSACTIONAL_FLAG if transactional else 0)
         times = self.base_timestamp, self.max_timestamp
-        return frame_batch(
-            self.body, (attributes, self.record_count - 1, *times, producer_id, epoch, base_sequence, self.record_count)
-        )
+        fields = attributes, self.record_count - 1, *times, producer_id, epoch, base_sequence, self.record_count
+        if self.frame is None:
+            return frame_batch(self.body, fields)
+        frame_in_place(self.frame, fields)
+        return self.frame
 
     def records(self) -> list[Record]:
         """One by one, for a batch that has to be divided."""
