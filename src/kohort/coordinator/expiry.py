@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kohort.coordinator import events
 from kohort.coordinator.causes import Cause, CauseKind
@@ -66,8 +66,7 @@ def delete_groups(
     return decision
 
 
-@dataclass(slots=True)
-class GroupsDeleted:
+class GroupsDeleted(NamedTuple):
     """That a group is gone is told when it is certain."""
 
     events: list[events.GroupDeleted]

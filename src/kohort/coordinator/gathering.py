@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kohort.coordinator import admin, offsets
 from kohort.coordinator.context import Context
@@ -76,8 +75,7 @@ class Gathering:
         return ListGroupsResponse(error_code=self._error, groups=[] if self._error else self.rows)
 
 
-@dataclass(slots=True)
-class GatheredPart:
+class GatheredPart(NamedTuple):
     """One shard's part of it."""
 
     gathering: Gathering

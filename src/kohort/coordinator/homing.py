@@ -11,7 +11,7 @@ meanwhile no group begins anew, and nothing is deleted (`parting`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kohort.coordinator.context import Context
 from kohort.coordinator.effects import Decision
@@ -112,8 +112,7 @@ class Parted:
         return None
 
 
-@dataclass(slots=True)
-class Homed:
+class Homed(NamedTuple):
     """It is stored at home: nothing is left to keep where it was."""
 
     runtime: Runtime[ShardGroups]

@@ -4,8 +4,7 @@ Kafka parks a join in a purgatory; here it is parked in its member, and the grou
 delayed operation. `try_complete_join` is tryComplete, `complete_join` onComplete, `on_join_timer` onExpiration.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kohort.coordinator import causes, events
 from kohort.coordinator.causes import Cause, CauseKind, Who
@@ -391,8 +390,7 @@ def _store_empty_group(context: Context, group: ClassicGroup) -> Decision:
     return context.decide_when_stored(GroupMetadata(group.group_id, stored), GroupEmptied(group, stored))
 
 
-@dataclass(slots=True)
-class GroupEmptied:
+class GroupEmptied(NamedTuple):
     """The record of a generation without members. Where it is lost the group is empty all the same; after a crash the
     generation before it comes back, and its members time out."""
 

@@ -4,8 +4,7 @@ Kafka 4.3 decides: a sync or a repeated join does not prolong a session in a sta
 only heartbeats, commits and the end of a join or sync that was parked do.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kohort.coordinator import causes, events
 from kohort.coordinator.causes import Cause, CauseKind, Who
@@ -99,8 +98,7 @@ def _store_assignment(context: Context, group: ClassicGroup, message: Any) -> De
     return decision
 
 
-@dataclass(slots=True)
-class SyncStored:
+class SyncStored(NamedTuple):
     """The leader's assignment of a generation: nobody has it before it is in the log."""
 
     group: ClassicGroup
