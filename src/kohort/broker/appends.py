@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kohort.broker")
 
 
+JUDGED = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+"""What a batch is refused with for what the log knows of its producer; some end the producer."""
+
+
 class Owner(Protocol):
     """Who wants to know how an append went."""
 
@@ -157,9 +168,13 @@ class Appends:
 
     def _await_flush(self, partition: Partition, appends: list[Append], now_ms: int) -> None:
         waiting = [append for append in appends if append.error == ErrorCode.NONE]
+        judged = [append for append in appends if append.error in JUDGED]
         for append in appends:
-            if append.error != ErrorCode.NONE:
+            if append.error != ErrorCode.NONE and append.error not in JUDGED:
                 append.owner.appended(append, now_ms)
+        if judged:  # perhaps by what an old leader knew, that does not know of the next one
+            self.unsettled += 1
+            partition.log.confirm(partial(self._flushed, judged))
         if waiting:
             self.unsettled += 1
             partition.log.flush_async(partial(self._flushed, waiting))

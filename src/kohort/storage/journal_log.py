@@ -56,6 +56,8 @@ class JournalLog(MemoryLog):
         self._journaled_offset = 0
         self._journaled_start = 0
         self._waiting: deque[tuple[int, FlushCallback | None]] = deque()
+        self._confirming: list[FlushCallback] = []
+        self._taken: deque[list[FlushCallback]] = deque()  # by the objects on their way, each with whom it confirms
         self.failure = not_led(topic, partition)
 
     def lead(self, journal: Journal) -> None:
@@ -134,7 +136,17 @@ class JournalLog(MemoryLog):
             self._waiting.append((self.end_offset, callback))
         self._journal.add(self, records)
 
+    def confirm(self, callback: FlushCallback) -> None:
+        """A write that begins from now on, and is stored, says that nobody else has led before it."""
+        if self.failure is not None or self._journal is None:
+            callback(self.failure)
+            return
+        self._confirming.append(callback)
+        self._journal.add(self)
+
     def take_unjournaled(self, max_bytes: int) -> tuple[int, int, list[Any]]:
+        self._taken.append(self._confirming)
+        self._confirming = []
         base_offset = self._journaled_offset
         if base_offset >= self.end_offset:
             return base_offset, base_offset, []
@@ -157,6 +169,8 @@ class JournalLog(MemoryLog):
             _, callback = self._waiting.popleft()
             if callback is not None:
                 callback(None)
+        for callback in self._taken.popleft() if self._taken else ():
+            callback(None)
 
     # --- segments of the store
 
@@ -216,10 +230,13 @@ class JournalLog(MemoryLog):
         """Led elsewhere, or the journal is over: what was not stored was never acknowledged."""
         self.failure = error
         self._journal = None
-        waiting, self._waiting = self._waiting, deque()
-        for _, callback in waiting:
-            if callback is not None:
-                callback(error)
+        waiting = [callback for _, callback in self._waiting if callback is not None]
+        waiting += [callback for some in self._taken for callback in some] + self._confirming
+        self._waiting.clear()
+        self._taken.clear()
+        self._confirming = []
+        for callback in waiting:
+            callback(error)
 
     def _compacted(self) -> None:
         self.was_compacted = True

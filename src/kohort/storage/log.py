@@ -151,6 +151,10 @@ class Log(ABC):
         """Make everything appended so far durable; then call back, possibly from another thread, with the error if any.
         Requests that wait at the same time share one sync."""
 
+    def confirm(self, callback: FlushCallback) -> None:
+        """Call back when it is sure that this log is the newest there is of its partition, or with the error."""
+        callback(None)
+
     @abstractmethod
     def maintain(self, now_ms: int) -> None:
         """Housekeeping that time asks for: retention, expiry of idle producers, flush.ms."""
