@@ -55,8 +55,8 @@ def library(name: str, *sources: str) -> Extension:
     return Extension(
         name,
         sources=list(sources),
-        extra_compile_args=["-O3", "-g0", "-fvisibility=hidden"],
-        extra_link_args=["-Wl,--build-id=none"] if os.uname().sysname == "Linux" else [],
+        extra_compile_args=["-O3", "-g0", "-fvisibility=hidden", "-pthread"],
+        extra_link_args=["-pthread", "-Wl,--build-id=none"] if os.uname().sysname == "Linux" else [],
         optional=True,
     )
 

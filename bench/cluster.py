@@ -1,4 +1,5 @@
 """Section `cluster`: several brokers over one store, beside one broker with files and an Apache Kafka of three nodes.
+`--parts` and `--places` choose among its tables and rows.
 
 Latency: one request at a time. CPU: of all brokers together, under the load of many connections. Kafka writes with
 acks=all to three nodes, of which two must have it; kohort's answer means that the store has it.
@@ -8,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from broker import PRODUCE_VERSION, check_produced
@@ -27,18 +29,32 @@ from targets import Target, running
 
 CONNECTIONS, DEPTH = 16, 16
 SLOW_MS = 30
+PATIENT = {name: value for name, value in CONFIG.items() if not name.startswith("broker.")}
+PARTS = ("failover", "move", "week", "two", "cpu", "latency")
+ROUNDS = 7
 Opened = Callable[[], contextlib.AbstractContextManager[Cluster]]
 
 
 def run(options: argparse.Namespace) -> Iterator[Table]:
+    parts = options.parts or PARTS
+    if unknown := sorted({*parts} - {*PARTS}):
+        raise SystemExit(f"unknown part {', '.join(unknown)}: choose from {', '.join(PARTS)}")
     if "kohort" in options.sides:
         failover = Table("Fail-over, and what the store has")
-        measure_failover(failover, rounds=3 if options.quick else 50)
-        measure_move(failover, records=50_000 if options.quick else 1_000_000)
-        measure_week(failover, 3_600 if options.quick else WEEK_S)
-        yield failover
-        yield measure_two(options)
-    yield measure_latency(options)
+        if "failover" in parts:
+            measure_failover(failover, rounds=3 if options.quick else 50)
+        if "move" in parts:
+            measure_move(failover, records=50_000 if options.quick else 1_000_000)
+        if "week" in parts:
+            measure_week(failover, 3_600 if options.quick else WEEK_S)
+        if failover.rows:
+            yield failover
+        if "two" in parts:
+            yield measure_two(options)
+        if "cpu" in parts:
+            yield measure_cpu(options)
+    if "latency" in parts:
+        yield measure_latency(options)
 
 
 # ---- latency and CPU
@@ -52,6 +68,8 @@ def measure_latency(options: argparse.Namespace) -> Table:
         "S3": lambda: _on(s3(0)),
         f"S3 + {SLOW_MS} ms": lambda: _on(s3(SLOW_MS)),
     }
+    if options.places:
+        places = {place: opened for place, opened in places.items() if place in options.places}
     if "kohort" in options.sides:
         for place, opened in places.items():
             with opened() as cluster:
@@ -98,20 +116,25 @@ def _measure(table: Table, cluster: Cluster, places: list[str], options: argpars
                 value = 1000 * times[int(at * (len(times) - 1))]
                 wanted = goal if (what, place) == ("p50", "directory") else ""
                 table.put(cluster.side, f"{name}, {place}, {what}", value, "ms", goal=wanted)
-    lanes = [
-        Lane(
-            KafkaSocket(coordinator.bootstrap_servers),
-            Member(None, group).commit(TOPIC, 1),
-            COMMIT_VERSION,
-            check_commit,
-        )  # type: ignore[arg-type]
-        for group in groups
-    ]
-    load, cpu = _pump(cluster, lanes, options)
-    for place in places:
-        goal = "1.5x of files" if place == "directory" else ""
-        name = f"commit under load, {place}"
-        table.put(cluster.side, name, 1e6 * sum(cpu) / max(load.requests, 1), "CPU us of all brokers", goal=goal)
+    loads = (
+        ("commit", _committing(coordinator, groups)),
+        ("produce of 1 KB", [_lane(leader, record, PRODUCE_VERSION, check_produced) for _ in range(CONNECTIONS)]),
+    )
+    for name, lanes in loads:
+        load, cpu = _pump(cluster, lanes, options.warmup, options.seconds)
+        _close(lanes)
+        for place in places:
+            spent = 1e6 * sum(cpu) / max(load.requests, 1)
+            table.put(cluster.side, f"{name} under load, {place}", spent, "CPU us of all brokers")
+
+
+def _lane(target: Target, request: Any, version: int, check: Any) -> Lane:
+    return Lane(KafkaSocket(target.bootstrap_servers), request, version, check)
+
+
+def _committing(coordinator: Target, groups: list[str]) -> list[Lane]:
+    commits = [Member(None, group).commit(TOPIC, 1) for group in groups]  # type: ignore[arg-type]
+    return [_lane(coordinator, commit, COMMIT_VERSION, check_commit) for commit in commits]
 
 
 def _times(target: Target, request: Any, version: int, check: Any, options: argparse.Namespace) -> list[float]:
@@ -126,18 +149,55 @@ def _times(target: Target, request: Any, version: int, check: Any, options: argp
     return found
 
 
-def _pump(cluster: Cluster, lanes: list[Lane], options: argparse.Namespace) -> tuple[Load, list[float]]:
+def _pump(cluster: Cluster, lanes: list[Lane], warmup: float, seconds: float) -> tuple[Load, list[float]]:
     """The load, and the CPU seconds of each broker for what was counted of it."""
     pids = [target.pid for target in cluster.targets.values()]
-    pump(lanes, depth=DEPTH, warmup=options.warmup, seconds=0.01, pid=pids[0])
+    if warmup:
+        pump(lanes, depth=DEPTH, warmup=warmup, seconds=0.01, pid=pids[0])
     for lane in lanes:
         lane.answered = 0
     before = [cpu_seconds(pid) for pid in pids]
-    load = pump(lanes, depth=DEPTH, warmup=0, seconds=options.seconds, pid=pids[0])
+    load = pump(lanes, depth=DEPTH, warmup=0, seconds=seconds, pid=pids[0])
     after = [cpu_seconds(pid) for pid in pids]
+    return load, [now - then for now, then in zip(after, before, strict=True)]
+
+
+def _close(lanes: Iterable[Lane]) -> None:
     for lane in lanes:
         lane.connection.close()
-    return load, [now - then for now, then in zip(after, before, strict=True)]
+
+
+# ---- CPU of a commit: the same load in turns, so that whatever else the machine does is the same for both
+
+
+def measure_cpu(options: argparse.Namespace) -> Table:
+    table = Table("CPU of a commit under load, in turns, the median of all turns")
+    with _alone() as files, _on(directory()) as three:
+        sides = []
+        for cluster in (files, three):
+            with KafkaSocket(cluster.any) as connection:
+                find_coordinator(connection, "latency")
+            coordinator = _coordinator(cluster)
+            create_topic(cluster, TOPIC)
+            lanes = _committing(coordinator, _groups_of(cluster, coordinator, CONNECTIONS))
+            _pump(cluster, lanes, options.warmup, 0.01)
+            sides.append((cluster, lanes))
+        spent: list[list[float]] = [[], []]
+        rates: list[list[float]] = [[], []]
+        for _ in range(ROUNDS):
+            for at, (cluster, lanes) in enumerate(sides):
+                load, cpu = _pump(cluster, lanes, 0, options.seconds / 3)
+                spent[at].append(1e6 * sum(cpu) / max(load.requests, 1))
+                rates[at].append(load.requests_per_second)
+        for _, lanes in sides:
+            _close(lanes)
+    for at, place in enumerate(("files", "directory, all three brokers")):
+        table.put("kohort", f"a commit, {place}", statistics.median(spent[at]), "CPU us")
+        table.put("kohort", f"commits, {place}", statistics.median(rates[at]), "a second", lower_is_better=False)
+    ratios = sorted(three / one for one, three in zip(*spent, strict=True))
+    table.put("kohort", "a commit, directory over files", statistics.median(ratios), "ratio", goal="at most 1.5")
+    table.notes.append(f"ratios of {ROUNDS} turns: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+    return table
 
 
 def _coordinator(cluster: Cluster) -> Target:
@@ -150,6 +210,8 @@ def _groups_of(cluster: Cluster, target: Target, count: int) -> list[str]:
     number = 0
     with KafkaSocket(cluster.any) as connection:
         while len(found) < count:
+            if number > 1000 * count:
+                raise RuntimeError(f"a broker coordinates {len(found)} of {number} groups: was it taken for dead?")
             name = f"group-{number}"
             number += 1
             answer = connection.call(FindCoordinatorRequest(key=name), 1)
@@ -162,43 +224,54 @@ def _groups_of(cluster: Cluster, target: Target, count: int) -> list[str]:
 
 
 def measure_two(options: argparse.Namespace) -> Table:
-    """Each broker of two is loaded as one alone is: so many connections, so much in flight on each."""
-    table = Table("What brokers carry, on one directory, each under the same load")
-    carried: dict[tuple[str, int], tuple[float, float]] = {}
-    for size in (1, 2):
-        with directory() as store, kohort_cluster(store, size, CONFIG) as cluster:
-            with KafkaSocket(cluster.any) as connection:
-                find_coordinator(connection, "first")
-            create_topic(cluster, TOPIC)
-            members = _members(cluster, CONNECTIONS)
-            beating = {
-                node: [Lane(m.connection, m.heartbeat(), HEARTBEAT_VERSION, check_heartbeat) for m in some]
-                for node, some in members.items()
-            }
-            committing = {
-                node: [Lane(_again(m), m.commit(TOPIC, 1), COMMIT_VERSION, check_commit) for m in some]
-                for node, some in members.items()
-            }
-            carried["heartbeats", size] = _carried(cluster, beating, options)
-            carried["commits", size] = _carried(cluster, committing, options)
+    """Each broker of two is loaded as one alone is: so many connections, so much in flight on each. In turns."""
+    table = Table("What brokers carry, on one directory, each under the same load; the median of all turns")
+    carried: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    with contextlib.ExitStack() as stack:
+        loads = {size: _loads_of(stack, size) for size in (1, 2)}
+        for name in ("heartbeats", "commits"):
+            for cluster, lanes in loads.values():
+                _carried(cluster, lanes[name], options.warmup, 0.01)
+            for _ in range(ROUNDS):
+                for size, (cluster, lanes) in loads.items():
+                    found = _carried(cluster, lanes[name], 0, options.seconds / 3)
+                    carried.setdefault((name, size), []).append(found)
     for name in ("heartbeats", "commits"):
         for at, how in enumerate(("by CPU", "by the clock")):
-            one, two = carried[name, 1][at], carried[name, 2][at]
-            for size, rate in ((1, one), (2, two)):
+            rates = {size: [row[at] for row in carried[name, size]] for size in (1, 2)}
+            for size, some in rates.items():
                 row = f"{name}, {size} broker{'s' if size > 1 else ''}, {how}"
-                table.put("kohort", row, rate, "a second", lower_is_better=False)
+                table.put("kohort", row, statistics.median(some), "a second", lower_is_better=False)
+            ratios = sorted(two / one for one, two in zip(rates[1], rates[2], strict=True))
             row = f"{name}, two over one, {how}"
-            table.put("kohort", row, two / one, "ratio", lower_is_better=False, goal="1.7 or more")
+            goal = "1.7 or more"
+            table.put("kohort", row, statistics.median(ratios), "ratio", lower_is_better=False, goal=goal)
+            table.notes.append(f"{row}: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
     table.notes.append("by CPU: what each broker does in a second of a core of its own, summed")
     table.notes.append("by the clock: as it was, two cores carrying the brokers and what loads them")
     return table
 
 
-def _carried(cluster: Cluster, lanes: dict[int, list[Lane]], options: argparse.Namespace) -> tuple[float, float]:
+def _loads_of(stack: contextlib.ExitStack, size: int) -> tuple[Cluster, dict[str, dict[int, list[Lane]]]]:
+    """A cluster, and lanes to each of its brokers."""
+    store = stack.enter_context(directory())
+    cluster = stack.enter_context(kohort_cluster(store, size, PATIENT))
+    with KafkaSocket(cluster.any) as connection:
+        find_coordinator(connection, "first")
+    create_topic(cluster, TOPIC)
+    beating: dict[int, list[Lane]] = {}
+    committing: dict[int, list[Lane]] = {}
+    for node, some in _members(cluster, CONNECTIONS).items():
+        beating[node] = [Lane(m.connection, m.heartbeat(), HEARTBEAT_VERSION, check_heartbeat) for m in some]
+        committing[node] = [Lane(_again(m), m.commit(TOPIC, 1), COMMIT_VERSION, check_commit) for m in some]
+    return cluster, {"heartbeats": beating, "commits": committing}
+
+
+def _carried(cluster: Cluster, lanes: dict[int, list[Lane]], warmup: float, seconds: float) -> tuple[float, float]:
     """Requests a second: of a core for each broker, summed; and by the clock."""
-    load, cpu = _pump(cluster, [lane for some in lanes.values() for lane in some], options)
-    rates = [sum(lane.answered for lane in lanes[node]) / cpu[at] for at, node in enumerate(cluster.targets)]
-    return sum(rates), load.requests_per_second
+    load, cpu = _pump(cluster, [lane for some in lanes.values() for lane in some], warmup, seconds)
+    answered = [sum(lane.answered for lane in lanes[node]) for node in cluster.targets]
+    return sum(count / max(spent, 0.01) for count, spent in zip(answered, cpu, strict=True)), load.requests_per_second
 
 
 def _members(cluster: Cluster, count: int) -> dict[int, list[Member]]:

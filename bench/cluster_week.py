@@ -1,11 +1,11 @@
 """A week of one commit a second in virtual time: how many objects and bytes the store of a cluster has meanwhile.
+`python bench/run.py --only cluster --parts week --sides kohort`.
 
 The real core, coordinator, journal, tidying and compaction of one broker over a store in memory; only the clock is not.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from typing import NamedTuple
@@ -130,9 +130,3 @@ def measure_week(table: Table, seconds: int) -> None:
         table.put("kohort", name, max(row.data for row in rows) / 2**20, "MB at most", goal="bounded")
     took_s = time.perf_counter() - began
     table.notes.append(f"{seconds:,} commits in virtual time, on a store in memory, took {took_s:.0f} s")
-
-
-if __name__ == "__main__":
-    found = Table("A week")
-    measure_week(found, int(os.environ.get("SECONDS_OF_WEEK", WEEK_S)))
-    print(found.as_text())

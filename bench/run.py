@@ -48,6 +48,8 @@ QUICK_PROGRAMS = {
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure kohort and Apache Kafka side by side.")
     parser.add_argument("--only", default="", help=f"sections, comma separated: {', '.join(SECTIONS)}")
+    parser.add_argument("--parts", default="", help="of section cluster: failover, move, week, two, cpu, latency")
+    parser.add_argument("--places", default="", help="of its latencies: files, directory, S3, S3 + 30 ms")
     parser.add_argument("--sides", default="kohort,kafka", help="kohort, kafka or both")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")
     parser.add_argument("--warmup", type=float, default=3.0, help="load before each measurement, not counted")
@@ -57,6 +59,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.sides = [side for side in options.sides.split(",") if side]
     options.attacks = [part for part in options.attacks.split("|") if part]
+    options.parts = [part for part in options.parts.split(",") if part]
+    options.places = [place for place in options.places.split(",") if place]
     options.only = [name for name in options.only.split(",") if name] or list(SECTIONS)
     unknown = sorted({*options.only} - {*SECTIONS})
     if unknown:

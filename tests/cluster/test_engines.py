@@ -1,6 +1,8 @@
 """The four verbs, on every engine: of all who create a name one succeeds, and whoever does not know looks."""
 
 import os
+import re
+import select
 import shutil
 import subprocess
 import sys
@@ -9,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from kohort.cluster import directory_engine
+from kohort.cluster import create_library, directory_engine
 from kohort.cluster.directory_engine import DirectoryEngine
 from kohort.cluster.engine import EngineError, Exists, Missing, claim
 from kohort.cluster.memory_engine import MemoryStore, Mishap
@@ -178,6 +180,92 @@ def test_who_finds_a_name_taken_can_rest_on_it(tmp_path, monkeypatch):
     synced.clear()
     assert claim(engine, "meta/1", b"x") is None
     assert synced == [f"{tmp_path}/meta"]
+
+
+# ---- without a thread that waits
+
+
+@pytest.fixture
+def creating(tmp_path):
+    engine = DirectoryEngine(tmp_path / "größe")
+    creating = engine.creating()
+    if creating is None:
+        pytest.skip("no compiler was there to build the library")
+    engine.create("journal/1.1/0", b"made first, and the folder with it")
+    yield engine, creating
+    creating.close()
+
+
+def ends(creating, count):
+    found = []
+    while len(found) < count:
+        assert select.select([creating.fd], [], [], 60)[0], f"{found} have ended, of {count}"
+        found += creating.ended()
+    return dict(found)
+
+
+def test_many_are_created_while_nobody_waits(creating):
+    engine, creating = creating
+    objects = {f"journal/1.1/{number}": os.urandom(number * 1000) for number in range(1, 40)}
+    for name, data in objects.items():
+        assert creating.begin(name, name, data)
+    assert ends(creating, len(objects)) == dict.fromkeys(objects)
+    assert {name: engine.get(name) for name in objects} == objects
+    assert creating.ended() == []
+    assert os.listdir(engine.root / ".tmp") == []
+
+
+def test_what_goes_wrong_meanwhile_is_what_create_raises(creating):
+    engine, creating = creating
+    engine.create("journal/1.1/1", b"another's")
+    assert not creating.begin("no folder", "journal/2.1/0", b"x")
+    creating.begin("taken", "journal/1.1/1", b"ours")
+    assert isinstance(ends(creating, 1)["taken"], Exists)
+    assert engine.get("journal/1.1/1") == b"another's"
+    shutil.rmtree(engine.root / "journal/1.1")
+    creating.begin("gone", "journal/1.1/2", b"x")
+    error = ends(creating, 1)["gone"]
+    assert isinstance(error, EngineError)
+    assert re.match(r"cannot write journal/1.1/2 in .*: No such file or directory", str(error))
+
+
+def test_a_process_that_was_forked_creates_too(creating):
+    """Threads stay behind in the parent."""
+    engine, creating = creating
+    creating.begin("parent", "journal/1.1/1", b"x")
+    ends(creating, 1)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            own = engine.creating()
+            own.begin("child", "journal/1.1/2", b"y")
+            status = 0 if select.select([own.fd], [], [], 60)[0] and own.ended() == [("child", None)] else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    creating.begin("parent again", "journal/1.1/3", b"z")
+    assert ends(creating, 1) == {"parent again": None}
+    assert engine.get("journal/1.1/2") == b"y"
+
+
+def test_without_the_library_threads_create(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory_engine, "in_one_call", lambda: None)
+    assert DirectoryEngine(tmp_path).creating() is None
+
+
+@pytest.mark.parametrize("library", ["as it is", "none"])
+def test_many_are_deleted_at_once(tmp_path, monkeypatch, library):
+    if library == "none":
+        monkeypatch.setattr(create_library, "_library", lambda: None)
+    engine = DirectoryEngine(tmp_path)
+    for number in range(5):
+        engine.create(f"journal/1.1/{number}", b"x")
+    engine.delete_all([f"journal/1.1/{number}" for number in (0, 1, 3, 7)])
+    assert engine.list("journal/1.1/") == ["journal/1.1/2", "journal/1.1/4"]
+    engine.delete_all([])
+    with pytest.raises(EngineError, match="cannot delete"):
+        engine.delete_all(["journal/1.1", "journal/1.1/2"])
 
 
 @pytest.mark.parametrize(

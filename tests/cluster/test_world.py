@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.world import PARTITIONS, TOPIC, Violation, World
-from kohort.broker import leading, membership, tidying
+from kohort.broker import cluster_jobs, leading, membership, tidying
 from kohort.broker.cluster_report import report
 from kohort.broker.membership import Life
 from kohort.broker.proposals import Wish
@@ -243,7 +243,7 @@ def skip_the_nonce(patch):
             return None
         return None
 
-    patch.setattr(leading, "claim", claim)
+    patch.setattr(cluster_jobs, "claim", claim)
 
 
 def write_again_to_another_slot(patch):

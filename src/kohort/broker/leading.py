@@ -12,10 +12,10 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kohort.broker.cluster_jobs import JournalJob
 from kohort.broker.proposals import HandOver
 from kohort.broker.tidying import Tidying
 from kohort.cluster import loading
-from kohort.cluster.engine import claim
 from kohort.cluster.journal import Gone, decode
 from kohort.cluster.journal_writer import JournalWrite, JournalWriter
 from kohort.cluster.placing import is_gathered, moves
@@ -288,7 +288,7 @@ class Leading:
         if not write.tries:
             self.tidying.said(write.seq)
         engine = self._membership.engine
-        self._membership.ask(lambda: claim(engine, write.name, write.encoded()), partial(self._written, journal, write))
+        self._core.run_elsewhere(JournalJob(engine, write, partial(self._written, journal, write)))
 
     def _written(
         self, journal: JournalWriter, write: JournalWrite, other: bytes | None, error: Exception | None, now_ms: int
@@ -399,7 +399,7 @@ class Leading:
         if self._draining or self._leaving:
             self._check_drained(now_ms)
         elif self._may_tidy:
-            self.tidying.on_time(now_ms, self.logs())
+            self.tidying.on_time(now_ms)
 
     def next_deadline(self) -> int | None:
         due = [at_ms for at_ms, _ in self._retries]

@@ -14,6 +14,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from kohort.broker.tls import Certificates, PrincipalMapping, distinguished_name
 if TYPE_CHECKING:
     from kohort.broker.peer_sockets import PeerSockets  # brokers on their own have no peers
     from kohort.broker.tls_transport import Handshakes
+    from kohort.cluster.engine import Creating
 
 logger = logging.getLogger("kohort.broker")
 
@@ -66,13 +68,15 @@ class Server:
         self._threads: ThreadPoolExecutor | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
-        self._jobs: set[Job] = set()  # on threads
+        self._jobs: set[Job] = set()  # on threads, or with the store
+        self._creating: Creating | None = None
         self._muted: set[Connection] = set()  # those whose end of waiting has a timer
         self._is_shut = False
         self._handshakes: Handshakes | None = None
         self._peers: PeerSockets | None = None
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._thread = get_ident()
         self._apart = Apart(self._loop, self._apart_done)
 
     async def start(self, listeners: list[Listener]) -> list[Listener]:
@@ -83,6 +87,9 @@ class Server:
                 self.certificates[listener.name] = Certificates(config)
             self._mappings[listener.name] = PrincipalMapping(config["ssl.principal.mapping.rules"])
         self.give_users()
+        if self.core.membership is not None and (creating := self.core.membership.engine.creating()) is not None:
+            self._creating = creating
+            self._loop.add_reader(creating.fd, self._created)
         self.core.start(self.clock.now_ms())
         for listener in listeners:
             await self._listen(listener)
@@ -150,6 +157,7 @@ class Server:
         self._is_stopping = True
         while self._jobs:
             await asyncio.sleep(0.001)
+        self._stop_creating()
         for threads in (self._threads, self._worker, self._readers):
             if threads is not None:
                 threads.shutdown(wait=True)
@@ -172,6 +180,7 @@ class Server:
         self._turn_open = True
         for protocol in list(self._protocols):
             protocol.abort()
+        self._stop_creating()
         for threads in (self._threads, self._worker, self._readers):
             if threads is not None:
                 threads.shutdown(wait=False, cancel_futures=True)
@@ -200,6 +209,9 @@ class Server:
 
     def wake(self) -> None:
         """From any thread: something finished elsewhere."""
+        if get_ident() == self._thread:
+            self.end_turn()
+            return
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.end_turn)
 
@@ -393,7 +405,26 @@ class Server:
         if getattr(job, "may_hang", False):
             return self._apart.run(job)
         self._jobs.add(job)
+        begin = getattr(job, "begin", None) if self._creating is not None else None
+        if begin is None or not begin(self._creating):
+            self._on_thread(job)
+
+    def _on_thread(self, job: Job) -> None:
         self._executor(job).submit(carry_out, job, self._loop, self._finished)
+
+    def _created(self) -> None:
+        assert self._creating is not None
+        for job, error in self._creating.ended():
+            if job.ended(error):
+                self._finished(job, None)
+            else:
+                self._on_thread(job)
+
+    def _stop_creating(self) -> None:
+        if self._creating is not None:
+            self._loop.remove_reader(self._creating.fd)
+            self._creating.close()
+            self._creating = None
 
     def _apart_done(self, job: Job, error: BaseException | None) -> None:
         self.core.job_done(job, error, self.clock.now_ms())

@@ -90,7 +90,7 @@ class Tidying:
     def next_deadline(self) -> int | None:
         return None if self.is_running else self._due_ms
 
-    def on_time(self, now_ms: int, logs: list[JournalLog]) -> None:
+    def on_time(self, now_ms: int) -> None:
         if now_ms < self._due_ms or self.is_running:
             return
         self._due_ms = now_ms + AGAIN_MS
@@ -101,6 +101,7 @@ class Tidying:
             self._write_drafted(now_ms)
             return
         stored = journal.stored_seq
+        logs = self._membership.leading.logs()
         if journal.said_trimmed > self._deleted_below or any(seq <= stored for seq, _ in self._released):
             self._delete(now_ms)
         elif (stored - journal.trimmed >= self._slots or self._fresh_bytes >= self._fresh_limit) and (

@@ -10,24 +10,20 @@ loses it so, does not know how its write ended, and writes again: that is safe, 
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
+from typing import Any
 
-from kohort.cluster.engine import Engine, EngineError, Exists, Missing
+from kohort.cluster import create_library
+from kohort.cluster.create_library import in_one_call
+from kohort.cluster.engine import Creating, Engine, EngineError, Exists, Missing
 
 _ASIDE = ".tmp"
 _ABANDONED_S = 600
 """Nobody takes that long to write an object."""
-_LIBRARY_VERSION = 1
-_TAKEN = -1
-
-Create = Callable[[str, str, str, bytes], bool]
-"""(path aside, path, folder, data) -> whether the name was free. On disk in any case; OSError where it may not be."""
 _FULL = "; make room there, and the brokers go on by themselves"
 _CLOSED = "; give this user the right to read, write and delete there, and the brokers go on by themselves"
 _WHAT_TO_DO = {
@@ -92,6 +88,12 @@ class DirectoryEngine(Engine):
         if not is_new:
             raise Exists(name)
 
+    def creating(self) -> Creating | None:
+        return CreatingFiles(self) if self._create is in_one_call() else None
+
+    def _aside(self) -> str:
+        return f"{self.root}/{_ASIDE}/{os.getpid()}-{os.urandom(8).hex()}"
+
     def _make(self, folder: str) -> None:
         if folder in self._known:
             return
@@ -142,34 +144,49 @@ class DirectoryEngine(Engine):
         except OSError as error:
             raise self._failed("delete", name, error) from None
 
+    def delete_all(self, names: Sequence[str]) -> None:
+        try:
+            if create_library.delete([f"{self.root}/{name}" for name in names]):
+                return
+        except OSError as error:
+            raise self._failed("delete", f"one of {len(names)} objects", error) from None
+        super().delete_all(names)
+
     def _failed(self, verb: str, name: str, error: OSError) -> EngineError:
         what = _WHAT_TO_DO.get(error.errno or 0, "")
         return EngineError(f"cannot {verb} {name} in {self.root}: {error.strerror or error}{what}")
 
 
-@cache
-def in_one_call() -> Create | None:
-    """By the library, if it was built and loads here."""
-    path = Path(__file__).with_name("_create.so")
-    try:
-        library = ctypes.CDLL(str(path))
-        function, version = library.kohort_create, library.kohort_create_version
-    except (OSError, AttributeError):
-        return None
-    function.argtypes, function.restype = [ctypes.c_char_p] * 4 + [ctypes.c_int64], ctypes.c_int64
-    version.argtypes, version.restype = [], ctypes.c_int64
+class CreatingFiles(Creating):
+    """By threads of the library: none of the interpreter waits for the disk."""
 
-    def create(aside: str, path: str, folder: str, data: bytes) -> bool:
-        result = function(os.fsencode(aside), os.fsencode(path), os.fsencode(folder), data, len(data))
-        if result > 0:
-            raise OSError(result, os.strerror(result))
-        return bool(result != _TAKEN)
+    def __init__(self, engine: DirectoryEngine) -> None:
+        self._engine = engine
+        self._creates = create_library.Creates()
+        self.fd = self._creates.fd
 
-    return create if version() == _LIBRARY_VERSION else None
+    def begin(self, key: object, name: str, data: bytes) -> bool:
+        engine = self._engine
+        folder, _, _ = name.rpartition("/")
+        if folder not in engine._known:
+            return False
+        path = f"{engine.root}/{name}"
+        return self._creates.begin((key, name), engine._aside(), path, f"{engine.root}/{folder}", data)
+
+    def ended(self) -> list[tuple[Any, Exception | None]]:
+        return [(key, self._error(name, outcome)) for (key, name), outcome in self._creates.ended()]
+
+    def _error(self, name: str, outcome: bool | OSError) -> Exception | None:
+        if isinstance(outcome, OSError):
+            return self._engine._failed("write", name, outcome)
+        return None if outcome else Exists(name)
+
+    def close(self) -> None:
+        self._creates.close()
 
 
 def in_steps(aside: str, path: str, folder: str, data: bytes) -> bool:
-    """Without it."""
+    """Without the library."""
     _write(aside, data)
     try:
         os.link(aside, path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -63,8 +63,30 @@ class Engine(ABC):
         in its turn, and each may be asked again. An error is raised when what is under way has ended."""
         return [question() for question in questions]
 
+    def creating(self) -> Creating | None:
+        """A way to create without a thread that waits, where the engine has one."""
+        return None
+
     def close(self) -> None:  # noqa: B027
         """Let go of connections, where there are any."""
+
+
+class Creating(ABC):
+    """Objects that are created while nobody waits. For one thread, which reads `ended` when `fd` can be read."""
+
+    fd: int
+
+    @abstractmethod
+    def begin(self, key: object, name: str, data: bytes) -> bool:
+        """Whether it is under way; else `create` has to be called."""
+
+    @abstractmethod
+    def ended(self) -> list[tuple[Any, Exception | None]]:
+        """The keys of what has ended, and what `create` would have raised."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """What is under way goes on, and is not heard of."""
 
 
 def claim(engine: Engine, name: str, data: bytes) -> bytes | None:

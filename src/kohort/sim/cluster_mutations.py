@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.broker import leading
+from kohort.broker import cluster_jobs
 from kohort.cluster import loading
 from kohort.cluster.engine import Exists
 from kohort.sim.mutations import MUTATIONS, Mutation
@@ -32,6 +32,6 @@ def _any_object_is_ours(original: Any) -> Any:
 
 CLUSTER_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("take over without the tail of the journal", loading, "read", _without_the_tail),
-    Mutation("take another's object for one's own", leading, "claim", _any_object_is_ours),
+    Mutation("take another's object for one's own", cluster_jobs, "claim", _any_object_is_ours),
     *(one for one in MUTATIONS if one.title in _OF_EVERY_LOAD),
 )
