@@ -398,8 +398,8 @@ class Leading:
             self._balance(now_ms)
         if self._draining or self._leaving:
             self._check_drained(now_ms)
-        elif self._may_tidy:
-            self.tidying.on_time(now_ms)
+        elif self._may_tidy and self.tidying.is_due(now_ms):
+            self.tidying.on_time(now_ms, self.logs())
 
     def next_deadline(self) -> int | None:
         due = [at_ms for at_ms, _ in self._retries]

@@ -90,8 +90,11 @@ class Tidying:
     def next_deadline(self) -> int | None:
         return None if self.is_running else self._due_ms
 
-    def on_time(self, now_ms: int) -> None:
-        if now_ms < self._due_ms or self.is_running:
+    def is_due(self, now_ms: int) -> bool:
+        return now_ms >= self._due_ms and not self.is_running
+
+    def on_time(self, now_ms: int, logs: list[JournalLog]) -> None:
+        if not self.is_due(now_ms):
             return
         self._due_ms = now_ms + AGAIN_MS
         journal = self._membership.journal
@@ -101,7 +104,6 @@ class Tidying:
             self._write_drafted(now_ms)
             return
         stored = journal.stored_seq
-        logs = self._membership.leading.logs()
         if journal.said_trimmed > self._deleted_below or any(seq <= stored for seq, _ in self._released):
             self._delete(now_ms)
         elif (stored - journal.trimmed >= self._slots or self._fresh_bytes >= self._fresh_limit) and (

@@ -91,9 +91,6 @@ class DirectoryEngine(Engine):
     def creating(self) -> Creating | None:
         return CreatingFiles(self) if self._create is in_one_call() else None
 
-    def _aside(self) -> str:
-        return f"{self.root}/{_ASIDE}/{os.getpid()}-{os.urandom(8).hex()}"
-
     def _make(self, folder: str) -> None:
         if folder in self._known:
             return
