@@ -25,9 +25,10 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 class Site:
     def __init__(self, directory: Path) -> None:
-        self.ours, self.theirs = (
-            TestAuthority(directory / n) for n in ("ours", "theirs") if not (directory / n).mkdir()
-        )
+        for name in ("ours", "theirs"):
+            (directory / name).mkdir()
+        # Of different names: clients of OpenSSL send the authority that they take for their own along.
+        self.ours, self.theirs = (TestAuthority(directory / name, name) for name in ("ours", "theirs"))
 
     def properties(self, ports: Mapping[str, int]) -> dict[str, object]:
         """Without controllers, which kohort has not."""

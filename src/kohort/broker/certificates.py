@@ -17,14 +17,14 @@ class TestAuthority:
 
     __test__ = False
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "kohort test authority") -> None:
         try:
             from cryptography.hazmat.primitives.asymmetric import ec
         except ImportError:
             raise ConfigError("tls=True makes certificates, which needs: pip install 'kohort[security]'") from None
         self.directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("kohort test authority")
+        self._name = _name(name)
         certificate = self._builder(self._name, self._key.public_key(), 30, authority=True)
         self._certificate = certificate.sign(self._key, _hash())
         self.ca_file = directory / "ca.pem"
