@@ -233,7 +233,8 @@ class Serving:
         # What a start leaves behind lives as long as the process: keep the collector from walking it over and over.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 4, 250)
+        # What survives is looked at once more, all of it at a time: few enough that nobody waits for that.
+        gc.set_threshold(10_000, 4, 1_250)
         await stop.wait()
         began = time.monotonic()
         logger.info(
