@@ -31,7 +31,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kohort.broker import find_coordinator
 from kohort.broker.access import Access
@@ -155,9 +155,7 @@ class Core:
 
     @cached_property
     def checking(self) -> Checking:
-        """Made for the first records that come."""
-        made: Checking = named("kohort.broker.checking", "Checking")(self)
-        return made
+        return cast("Checking", named("kohort.broker.checking", "Checking")(self))  # for the first records that come
 
     def start(self, now_ms: int) -> None:
         """Open what there is. Raises what makes a start impossible."""
