@@ -7,6 +7,10 @@ row is in the output once, for a read_committed consumer, and nothing is left op
 
 With `--group` it reads as a member of a group, its offsets in the transactions; and now and then it is killed for good,
 and a second query, with a checkpoint of its own, takes its partitions over.
+
+What a run of the query failed with is in failures.log, whole. Where the machine was too slow for Spark to start its
+Python at all, nothing was tried: the query is started once more, a number of times; then the soak ends with 2, and has
+shown neither that a promise holds nor that one is broken.
 """
 
 from __future__ import annotations
@@ -42,6 +46,9 @@ SOURCE, SINK, GROUP = "in", "out", "exactly-once"
 PARTITIONS, ROWS = 4, 50
 POLL_S = 0.5
 TAKEN_OVER, AFTER = "taken over after", ("after:Write", "before:End", "ends:1", "ends:2", "after:End", "jvm")
+ATTEMPTS, STARVED_ATTEMPTS = 6, 20
+STARVED = "Python worker failed to connect back"
+"""Spark's words where a Python process has not come up in ten seconds or so: no line of the query has run in it."""
 JVM = "org.apache.spark.deploy.SparkSubmit"
 
 
@@ -104,6 +111,8 @@ class Soak:
         self.app: App | None = None
         self.done: Counter[str] = Counter()
         self.broken: list[str] = []
+        self.starved = 0
+        self.gave_up = ""
         self.produced = 0
         self.queries = 1
         self.found: Counter[str] = Counter()
@@ -127,10 +136,10 @@ class Soak:
             if time.monotonic() - self.began > self.options.minutes * 60:
                 break
             self._one(number, bag.pop())
-            if self.broken:
+            if self.broken or self.gave_up:
                 break
         self._judge()
-        return not self.broken
+        return not self.broken and not self.gave_up
 
     def _one(self, number: int, doom: str) -> None:
         if doom.startswith(TAKEN_OVER):
@@ -145,7 +154,8 @@ class Soak:
             time.sleep(self.chance.uniform(0.3, 3))
             self.broker.kill()
             self.broker.start()
-        self._finish(doom)
+        if not self._finish(doom):
+            return
         self._check(number)
         self.done[doom] += 1
         print(f"{time.monotonic() - self.began:5.0f} s  run {number:4d}  {self.produced:6d} rows  {doom}", flush=True)
@@ -168,18 +178,29 @@ class Soak:
             self.app = App(self.servers, self.home, checkpoint, options.group, options.patience)
         return self.app
 
-    def _finish(self, doom: str) -> None:
+    def _finish(self, doom: str) -> bool:
         """Until a run of the query ends well: the first was killed, the next is not."""
-        for _ in range(6):
+        attempts = starved = 0
+        while attempts < ATTEMPTS and starved < STARVED_ATTEMPTS:
             assert self.app is not None
             answer = self.app.answer()
-            if answer is not None and answer["failed"] is None:
-                return
-            if answer is not None:
+            failed = None if answer is None else answer["failed"]
+            if answer is not None and failed is None:
+                return True
+            if failed is not None and STARVED in failed:
+                starved += 1
+                self.starved += 1
+            else:
+                attempts += 1
+            if failed is not None:
                 with open(self.home / "failures.log", "a") as log:
-                    log.write(f"{doom}: {answer['failed']}\n")
+                    log.write(f"== {time.strftime('%H:%M:%S')} {doom}: {failed}\n")
             self._living().begin("")
-        self.broken.append(f"the query does not recover from {doom}: see failures.log")
+        if attempts == ATTEMPTS:
+            self.broken.append(f"the query does not recover from {doom}: see failures.log")
+        else:
+            self.gave_up = f"{starved} times Spark could not start its Python after {doom}: the machine is too slow"
+        return False
 
     def _produce(self) -> None:
         numbers = range(self.produced, self.produced + ROWS)
@@ -230,9 +251,16 @@ class Soak:
         print(
             f"{sum(self.done.values())} runs on {where}: {self.produced} rows in, {sum(self.found.values())} rows out"
         )
+        if self.starved:
+            print(f"{self.starved} starts of the query did not count: {STARVED}")
         for what in self.broken:
             print(f"BROKEN: {what}")
-        print(f"{len(self.broken)} promises broken" if self.broken else "every row once", flush=True)
+        print(self._verdict(), flush=True)
+
+    def _verdict(self) -> str:
+        if self.broken:
+            return f"{len(self.broken)} promises broken"
+        return f"NOTHING SHOWN of the last run: {self.gave_up}" if self.gave_up else "every row once"
 
     def close(self) -> None:
         if self.app is not None:
@@ -266,7 +294,7 @@ def main() -> int:
         shutil.rmtree(home, ignore_errors=True)
     elif not good:
         print(f"checkpoint and logs are in {home}")
-    return 0 if good else 1
+    return 0 if good else 1 if soak.broken else 2
 
 
 if __name__ == "__main__":

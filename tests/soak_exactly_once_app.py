@@ -52,7 +52,7 @@ def main() -> int:
             query.awaitTermination()
             print(json.dumps({"failed": None}), flush=True)
         except Exception as error:
-            print(json.dumps({"failed": " ".join(str(error).split())[:1500]}), flush=True)
+            print(json.dumps({"failed": str(error)}), flush=True)
     return 0
 
 

@@ -20,6 +20,7 @@ from spark.test_sink_exactly_once import Query as Sink
 from spark.test_sink_exactly_once import is_a, open_transactions
 
 SESSION_S = 7
+TRANSACTION_S = 1000
 
 
 class Pipeline:
@@ -138,6 +139,50 @@ def test_whoever_has_lost_a_partition_cannot_publish(
         with pytest.raises(Refusal, match="the group stands at 10"):
             again.sink.writer.commit(messages, 0)
         again.sink.writer.abort(messages, 0)
+    assert sorted(one.sink.read(), key=int) == numbers(0, 40)
+
+
+def test_a_machine_that_stood_still_for_longer_than_the_session(
+    servers: str, topics: tuple[str, str], tmp_path: Path, broker: kohort.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member is out of the group, nobody else was there to take its partitions, and it is back in a moment: the
+    commit waits for that."""
+    monkeypatch.setattr(sink_driver, "_JOIN_LIMIT_S", 30)
+    group = unique()
+    produce(servers, topics[0], numbers(0, 40))
+    one = Pipeline(servers, topics, group, tmp_path / "a")
+    with stopping(one.source):
+        one.plan()
+        messages = one.write()
+        broker.clock.advance(SESSION_S)
+        one.sink.writer.commit(messages, 0)
+        assert committed(servers, group, topics[0]) == dict.fromkeys(range(4), 10)
+    assert sorted(one.sink.read(), key=int) == numbers(0, 40)
+
+
+def test_a_machine_that_stood_still_for_longer_than_the_transactions(
+    servers: str, topics: tuple[str, str], tmp_path: Path, broker: kohort.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query fails, as the brokers have aborted what it wrote; its next start writes the batch again."""
+    monkeypatch.setattr(sink_driver, "_JOIN_LIMIT_S", 30)
+    group = unique()
+    produce(servers, topics[0], numbers(0, 40))
+    one = Pipeline(servers, topics, group, tmp_path / "a")
+    one.plan()
+    planned = one.source.planned
+    messages = one.write()
+    broker.clock.advance(TRANSACTION_S)
+    with stopping(one.source):
+        with pytest.raises(Refusal, match="nothing of it is lost: the brokers have aborted"):
+            one.sink.writer.commit(messages, 0)
+        one.sink.writer.abort(messages, 0)
+    assert open_transactions(one.sink) == []
+    assert sum(committed(servers, group, topics[0]).values()) == 0
+    again = Pipeline(servers, topics, group, tmp_path / "a", one)
+    again.source.planned = planned
+    with stopping(again.source):
+        again.sink.writer.commit(again.write(), 0)
+        assert committed(servers, group, topics[0]) == dict.fromkeys(range(4), 10)
     assert sorted(one.sink.read(), key=int) == numbers(0, 40)
 
 
