@@ -1,13 +1,16 @@
 """The producer's core as traces: what is sent when, what an answer does, how numbers and retries go. Virtual time."""
 
+import random
+
 import pytest
 
 from kohort.client.batching import Batching, BatchingConfig, ProducerId, record_size
 from kohort.client.errors import NotConnectedError
-from kohort.client.partitioner import Sticky, murmur2, partition_for_key
+from kohort.client.partitioner import Sticky, key_partitioner, murmur2, partition_for_key
 from kohort.client.types import TopicPartition
 from kohort.protocol.errors import ErrorCode
 from kohort.protocol.messages import ProduceResponse
+from kohort.records import kernel
 from kohort.records.batch import Record, read_header, read_records
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -167,6 +170,17 @@ def test_a_flush_does_not_linger():
 def test_murmur2_is_kafkas(key, value):
     assert murmur2(key) == value & 0xFFFFFFFF
     assert partition_for_key(key, 12) == (value & 0x7FFFFFFF) % 12
+
+
+def test_the_kernel_puts_keys_where_python_does():
+    chance = random.Random(3)
+    of_key = key_partitioner()
+    if kernel.load() is not None:
+        assert of_key is not partition_for_key
+    for length in [*range(40), 1000]:
+        for partitions in (1, 2, 7, 4096, 2**31 - 1):
+            key = b"\0" * (length % 3) + chance.randbytes(length)
+            assert of_key(key, partitions) == partition_for_key(key, partitions)
 
 
 def test_records_without_a_key_move_on_after_a_batch():

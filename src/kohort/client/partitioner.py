@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from struct import unpack_from
 
+from kohort.records import kernel
+
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -30,6 +32,15 @@ def murmur2(data: bytes) -> int:
 def partition_for_key(key: bytes, partitions: int) -> int:
     """The partition of a keyed record: equal keys, equal partitions, in every Kafka client."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def key_partitioner() -> Callable[[bytes, int], int]:
+    """`partition_for_key`, in C where the kernel was built."""
+    loaded = kernel.load()
+    of_key = None if loaded is None else loaded.partition_of
+    if of_key is None:
+        return partition_for_key
+    return lambda key, partitions: of_key(key, len(key), partitions)
 
 
 class Sticky:

@@ -23,7 +23,7 @@ from kohort.client.errors import (
     error_for,
 )
 from kohort.client.metadata import Metadata
-from kohort.client.partitioner import Sticky, partition_for_key
+from kohort.client.partitioner import Sticky, key_partitioner
 from kohort.client.producer_config import ProducerConfig
 from kohort.client.producer_transactions import Offsets, Transactions
 from kohort.client.transactions import Step
@@ -61,6 +61,7 @@ class AsyncProducer:
         self._topics: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._partition_of_key = key_partitioner()
         self._asking_id = False
         self._flushing = 0
         self._closed = False
@@ -163,7 +164,7 @@ class AsyncProducer:
 
     def _choose(self, topic: str, known: tuple[int, Sequence[int]], key: bytes | None, size: int) -> int:
         if key is not None:
-            return partition_for_key(key, known[0])
+            return self._partition_of_key(key, known[0])
         return self._sticky_of(topic).partition(known[1], size)
 
     def _sticky_of(self, topic: str) -> Sticky:

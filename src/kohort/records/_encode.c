@@ -138,6 +138,12 @@ EXPORT int64_t kohort_partition(const columns_t *c, int64_t partitions, int32_t 
     return 0;
 }
 
+/* The same for one key, whose record is sent alone. */
+EXPORT int64_t kohort_partition_of(const char *key, int64_t length, int64_t partitions) {
+    if (partitions < 1 || partitions > INT32_MAX || length < 0 || length > INT32_MAX) return ERR_CAPACITY;
+    return (murmur2((const uint8_t *)key, (int32_t)length) & 0x7fffffffu) % (uint32_t)partitions;
+}
+
 /* --------------------------------------------------------------------------------------------------------- digest */
 
 static uint32_t digest_number(uint32_t crc, int32_t number) {

@@ -122,6 +122,8 @@ class Kernel:
     partition: Callable[..., int]
     digest: Callable[..., int]
     """All three or none."""
+    partition_of: Callable[..., int] | None = None
+    """Of one key, of type bytes; it keeps the interpreter's lock."""
 
     def __init__(self, path: str, *, allow_hardware_crc: bool = True) -> None:
         library = ctypes.CDLL(path)
@@ -146,6 +148,8 @@ class Kernel:
                 _typed(library.kohort_digest, columns, int64),
                 _typed(library.kohort_encode, columns, pointer, int64, int64, int64, pointer, int64),
             )
+        if hasattr(library, "kohort_partition_of"):
+            self.partition_of = _typed(ctypes.PyDLL(str(path)).kohort_partition_of, c_char_p, int64, int64)
         if hasattr(library, "kohort_sound"):
             self.sound = _typed(ctypes.PyDLL(str(path)).kohort_sound, c_char_p, int64, int64, int64, int64, int64)
         if self.init(allow_hardware_crc) != ABI_VERSION:
