@@ -46,7 +46,6 @@ class Encoded:
 
 UVARINTS = [bytes([value]) for value in range(128)]
 _SHORT = Struct(">h")
-_ONE_BYTE = [bytes((value,)) for value in range(128)]
 NULL_STRING = b"\xff\xff"
 NULL_BYTES = b"\xff\xff\xff\xff"
 
@@ -80,7 +79,7 @@ def uvarint(buf: bytes | memoryview, pos: int) -> tuple[int, int]:
 
 def uvarint_bytes(value: int) -> bytes:
     if 0 <= value < 128:
-        return _ONE_BYTE[value]
+        return UVARINTS[value]
     out = bytearray()
     while value > 127:
         out.append(value & 0x7F | 0x80)
