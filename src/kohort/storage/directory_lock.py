@@ -30,7 +30,7 @@ class DirectoryLock:
         os.ftruncate(fd, 0)
         os.write(fd, f"{os.getpid()}\n".encode())
         _held.add(self._key)
-        self._fd = fd
+        self.fd = fd
 
     @property
     def is_held(self) -> bool:
@@ -38,7 +38,7 @@ class DirectoryLock:
 
     def release(self) -> None:
         _held.discard(self._key)
-        os.close(self._fd)
+        os.close(self.fd)
 
     def _in_use(self, pid: int | str) -> DataDirInUse:
         return DataDirInUse(

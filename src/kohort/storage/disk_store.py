@@ -6,11 +6,11 @@ import logging
 import os
 import re
 import shutil
-import threading
 from pathlib import Path
 
 from kohort.protocol.uuids import from_base64, to_base64
 from kohort.storage import checkpoints, inventory
+from kohort.storage.closing import close_all
 from kohort.storage.committer import Committer
 from kohort.storage.config import LogConfig
 from kohort.storage.directory_lock import DirectoryLock
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL_MS = 60_000
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
-_CLOSING_THREADS = 8
 _DELETE_SUFFIX = "-delete"
 
 
@@ -258,7 +257,7 @@ class LogStore(Store):
         if not self._lock.is_held:
             return
         try:
-            failed = not _close_all(list(self.logs.values()))
+            failed = not close_all(list(self.logs.values()), self._lock.fd)
             if self._loaded or self.logs:
                 self.checkpoint()
                 self._save_start_offsets()
@@ -269,28 +268,6 @@ class LogStore(Store):
         finally:
             self.committer.stop()
             self._lock.release()
-
-
-def _close_all(logs: list[LocalLog]) -> bool:
-    """Close all logs, several at a time since a journal commits syncs together; False where one could not be."""
-    waiting = iter(logs)
-    failed: list[LocalLog] = []
-
-    def close_some() -> None:
-        for log in waiting:
-            try:
-                log.close()
-            except (OSError, StorageError):
-                failed.append(log)
-            if log.failure is not None:
-                failed.append(log)
-
-    threads = [threading.Thread(target=close_some) for _ in range(min(_CLOSING_THREADS, len(logs)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return not failed
 
 
 def _random_id() -> str:

@@ -49,7 +49,7 @@ class LocalLog(SegmentedLog):
         self._on_start_moved = start_moved
         self._on_start_followed = start_followed
         self._on_compacted = compacted
-        self._closed = False
+        self.closed = False
         self._new_files = False  # the directory has entries that a power cut may still take
 
     # --- durability
@@ -85,6 +85,18 @@ class LocalLog(SegmentedLog):
             self.failure = error
         elif offset > self.durable_offset:
             self.durable_offset = offset
+
+    def write_out(self) -> int:
+        """Hand over to the operating system what a sync of the whole file system is to find; up to which offset."""
+        for segment in self._unsynced():
+            segment.save_indexes()
+        return self.end_offset
+
+    def synced_with_others(self, offset: int) -> None:
+        """The file system was synced after `write_out`."""
+        self._new_files = False
+        self._unflushed_records = 0
+        self.synced(offset, None)
 
     def _unsynced(self) -> list[LocalSegment]:
         return [segment for segment in self.segments if segment.next_offset > self.durable_offset]
@@ -217,9 +229,9 @@ class LocalLog(SegmentedLog):
 
     def close(self) -> None:
         """Bring everything to the disk and let go of it. A failed log is only let go of: recovery will look at it."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         try:
             if self.failure is None:
                 if self.durable_offset < self.end_offset:
