@@ -4,12 +4,14 @@ import errno
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from kohort.protocol.uuids import to_base64
-from kohort.storage import DataDirInUse, LogConfig, LogStore, MemoryStore, StorageError
+from kohort.storage import DataDirInUse, LogConfig, LogStore, MemoryStore, StorageError, disk_store
 from kohort.storage import checkpoints as files
 from storage_world import batch, open_store, records_of
 
@@ -43,6 +45,20 @@ def test_what_a_disk_refuses_for_is_said_with_what_to_do(tmp_path, monkeypatch, 
     assert os.strerror(number) in str(raised.value)
     monkeypatch.undo()
     store.close()
+
+
+def test_a_segment_that_cannot_be_opened_for_want_of_descriptors_says_so(tmp_path, monkeypatch):
+    def refuses(*given, **more):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with open_store(tmp_path) as store:
+        log = store.create("t", 0, TOPIC_ID, LogConfig(), now_ms=0)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", refuses)
+            with pytest.raises(StorageError, match="limit of open files") as raised:
+                put(log)
+        assert "free space" not in str(raised.value)
+        put(log)
 
 
 def test_another_process_is_named_by_its_pid_and_its_death_frees_the_directory(tmp_path):
@@ -109,6 +125,44 @@ def test_a_deleted_topic_is_gone_for_good_even_if_the_removal_is_cut_short(tmp_p
         assert list(store.logs) == [("t" * 249, 0)]
         store.committer.drain()
         assert [p.name for p in tmp_path.iterdir() if p.name.endswith("-delete")] == []
+
+
+def test_partitions_of_a_deleted_topic_are_removed_apart_when_all_are_out_of_the_way(tmp_path):
+    with open_store(tmp_path) as store:
+        for index in range(5):
+            put(store.create("t", index, TOPIC_ID, LogConfig(), now_ms=0))
+        for index in range(4):
+            store.delete("t", index, last=False)
+        store.committer.drain()
+        (folder,) = [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]
+        assert sorted(path.name for path in folder.iterdir()) == ["0", "1", "2", "3"]
+        store.delete("t", 4)
+        store.committer.drain()
+        assert not folder.exists()
+
+
+def test_a_stop_leaves_rubbish_to_the_next_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk_store, "_RUBBISH_S", 0.0)
+    store = open_store(tmp_path)
+    for index in range(3):
+        put(store.create("t", index, TOPIC_ID, LogConfig(), now_ms=0))
+    going, go_on = threading.Event(), threading.Event()
+    store.committer.defer(lambda: [going.set(), go_on.wait(30)])
+    assert going.wait(30)
+    for index in range(3):
+        store.delete("t", index, last=index == 2)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    while store._leave_rubbish_at is None:
+        time.sleep(0.001)
+    go_on.set()
+    closing.join()
+    (folder,) = [path for path in tmp_path.iterdir() if path.name.endswith("-delete")]
+    assert len(list(folder.iterdir())) == 3
+    with open_store(tmp_path) as store:
+        assert store.was_clean and store.logs == {}
+        store.committer.drain()
+        assert not folder.exists()
 
 
 def test_deleted_records_stay_deleted_after_a_kill(tmp_path):

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 from kohort.protocol.uuids import from_base64, to_base64
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_INTERVAL_MS = 60_000
 _PARTITION_DIR = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _DELETE_SUFFIX = "-delete"
+_RUBBISH_S = 5.0
+"""How long a stop goes on removing what was deleted."""
 
 
 class LogStore(Store):
@@ -49,6 +52,8 @@ class LogStore(Store):
         self._next_checkpoint_ms: int | None = None
         self._loaded = False
         self._starts_followed = False
+        self._doomed: dict[str, str] = {}  # folders of topics that are being deleted
+        self._leave_rubbish_at: float | None = None
         self._gone: set[tuple[str, int]] = set()  # of which the checkpoint may still say how far they went
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -192,19 +197,37 @@ class LogStore(Store):
         assert isinstance(log, LocalLog)
         self._gone.add((topic, partition))
         log.release()
-        # A name that no partition can have, so that a crash in between leaves rubbish, not half a partition.
-        unique = os.urandom(16).hex()
-        doomed = f"{self.path}/{topic[: 249 - len(unique) - 12]}-{partition}.{unique}{_DELETE_SUFFIX}"
         try:
-            os.rename(log.directory, doomed)
+            os.rename(log.directory, f"{self._doomed_folder(topic, partition)}/{partition}")
         except OSError as error:
             raise StorageError(f"cannot delete {log.directory}: {error.strerror}") from error
-        self._remove_tree(doomed)
+        finally:
+            if last and topic in self._doomed:
+                self._remove_tree(self._doomed.pop(topic))
         if last:
             self._save_start_offsets()
 
+    def _doomed_folder(self, topic: str, partition: int) -> str:
+        """Where the partitions of a deleted topic lie until they are removed: apart, since whoever makes or renames
+        something in a folder waits for whoever removes something from it. No partition can have its name, so that a
+        crash in between leaves rubbish, not half a partition."""
+        if topic not in self._doomed:
+            unique = os.urandom(16).hex()
+            folder = f"{self.path}/{topic[: 249 - len(unique) - 12]}-{partition}.{unique}{_DELETE_SUFFIX}"
+            os.mkdir(folder)
+            self._doomed[topic] = folder
+        return self._doomed[topic]
+
     def _remove_tree(self, path: str) -> None:
-        self.committer.defer(lambda: shutil.rmtree(path, ignore_errors=True))
+        self.committer.defer(lambda: self._clear(path))
+
+    def _clear(self, folder: str) -> None:
+        """On the committer's thread. A stop does not wait long for this: the next start goes on with it."""
+        for name in os.listdir(folder):
+            if self._leave_rubbish_at is not None and time.monotonic() >= self._leave_rubbish_at:
+                return
+            shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
     # --- small files
 
@@ -256,6 +279,7 @@ class LogStore(Store):
         """Flush and close all logs, note that the stop was clean, give the directory free."""
         if not self._lock.is_held:
             return
+        self._leave_rubbish_at = time.monotonic() + _RUBBISH_S
         try:
             failed = not close_all(list(self.logs.values()), self._lock.fd)
             if self._loaded or self.logs:

@@ -11,7 +11,7 @@ import mmap
 import os
 from collections.abc import Sequence
 
-from kohort.storage.errors import StorageError
+from kohort.storage.errors import StorageError, advice
 from kohort.storage.handles import Handles
 from kohort.storage.log import Buffer
 from kohort.storage.segment import Segment
@@ -203,4 +203,5 @@ class SegmentFiles(Segment):
 
     def _storage_error(self, what: str, error: Exception) -> StorageError:
         reason = getattr(error, "strerror", None) or str(error)
-        return StorageError(f"cannot {what} {self.path(LOG)}: {reason}; nothing was kept of it, free space and retry")
+        todo = advice(error) if isinstance(error, OSError) else "retry"
+        return StorageError(f"cannot {what} {self.path(LOG)}: {reason}; nothing was kept of it, {todo}")
