@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 import kohort
+from kohort.spark import notices, sink_driver
 from kohort.spark import sink_commit as sc
-from kohort.spark import sink_driver
 from kohort.spark.options import OptionError, parse_write_options
 from kohort.spark.sink_commit import Refusal
 from spark.query import Query, committed, create, numbers, produce, read_batch, stopping, unique, until
@@ -184,6 +184,48 @@ def test_a_machine_that_stood_still_for_longer_than_the_transactions(
         again.sink.writer.commit(again.write(), 0)
         assert committed(servers, group, topics[0]) == dict.fromkeys(range(4), 10)
     assert sorted(one.sink.read(), key=int) == numbers(0, 40)
+
+
+def test_a_source_between_two_assignments_is_waited_for(
+    servers: str, topics: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notice that nothing is assigned, as a run that was stopped leaves it behind, is no proof of a loss."""
+    monkeypatch.setattr(sink_driver, "_JOIN_LIMIT_S", 30)
+    read, calls = notices.read, 0
+
+    def late(location: str, batch: int) -> list[Any]:
+        nonlocal calls
+        calls += 1
+        found = read(location, batch)
+        return [(notice._replace(owned=frozenset()), end) for notice, end in found] if calls < 3 else found
+
+    monkeypatch.setattr(notices, "read", late)
+    group = unique()
+    produce(servers, topics[0], numbers(0, 40))
+    one = Pipeline(servers, topics, group, tmp_path / "a")
+    with stopping(one.source):
+        one.run()
+        assert calls == 3
+        assert committed(servers, group, topics[0]) == dict.fromkeys(range(4), 10)
+    assert sorted(one.sink.read(), key=int) == numbers(0, 40)
+
+
+def test_partitions_that_do_not_come_back_are_lost(
+    servers: str, topics: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = notices.read
+    nothing: Any = lambda *of: [(notice._replace(owned=frozenset()), end) for notice, end in read(*of)]  # noqa: E731
+    monkeypatch.setattr(notices, "read", nothing)
+    produce(servers, topics[0], numbers(0, 40))
+    one = Pipeline(servers, topics, unique(), tmp_path / "a")
+    with stopping(one.source):
+        one.plan()
+        messages = one.write()
+        with pytest.raises(Refusal, match="not assigned to this query any more"):
+            one.sink.writer.commit(messages, 0)
+        one.sink.writer.abort(messages, 0)
+    assert open_transactions(one.sink) == []
+    assert one.sink.read() == []
 
 
 def test_a_batch_decided_before_a_crash_is_not_refused_for_its_own_commits(

@@ -23,6 +23,11 @@ from kohort.spark.tags import CommitTag
 log = logging.getLogger("kohort.spark")
 
 
+class NotAssigned(Refusal):
+    """By what the source has told last: between two assignments, and at the end of a run, it holds nothing for a while,
+    and has it again when the group is settled."""
+
+
 class Notice(NamedTuple):
     """`query` is the source's, as in its offsets; `owned` what it may read now."""
 
@@ -110,7 +115,7 @@ def offsets_to_commit(
         if at is not None and own and at.offset >= stop:
             continue  # committed with an earlier decision of this batch
         if tp not in notice.owned:
-            raise Refusal(lost(notice, [tp], f"{tp} is not assigned to this query any more"))
+            raise NotAssigned(lost(notice, [tp], f"{tp} is not assigned to this query any more"))
         if at is not None and at.offset != first and not (own and at.offset < first):
             raise Refusal(lost(notice, [tp], f"the batch begins at {first}, but the group stands at {at.offset}"))
         note = end.note(tp.topic)

@@ -229,8 +229,10 @@ class SinkDriver:
             await self._write(decision._replace(members=members))
             try:
                 return await self._commit_sources(found, decision.batch_id)
-            except TransactionAbortableError as error:
+            except (TransactionAbortableError, notices.NotAssigned) as error:
                 if asyncio.get_running_loop().time() > deadline:
+                    if isinstance(error, Refusal):
+                        raise
                     raise Refusal(f"batch {decision.batch_id} is not published, and not lost: {error}") from error
             await self._producer.abort()
             await asyncio.sleep(_LOOK_EVERY_S)
