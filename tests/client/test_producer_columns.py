@@ -218,10 +218,12 @@ def test_an_encoded_batch_is_numbered_sent_at_once_and_let_go():
     core = Batching(BatchingConfig(linger_ms=50), object)
     core.use_producer_id(ProducerId(40, 3))
     rows = Rows(pa.record_batch({"value": pa.array(["a", "b", "c"])}), 5)
-    batch = core.append_encoded(T0, rows.encode(np.arange(3)), 0)
+    batch, news = core.append_encoded(T0, rows.encode(np.arange(3)), 0)
+    assert news
     other, place, _ = core.append(T0, rows.encode(np.arange(1)).records()[0], 30, 0)
     assert (other is batch, place) == (False, 0)  # nothing is added to it
     assert core.drain(0, {T0: 1}) == {1: [batch]}
+    assert not core.append_encoded(T0, rows.encode(np.arange(3)), 0)[1]  # its turn comes with the answer
     (part,) = core.request([batch]).topic_data[0].partition_data
     header = read_header(part.records)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.record_count) == (40, 3, 0, 3)

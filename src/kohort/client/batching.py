@@ -190,14 +190,15 @@ class Batching:
         self.buffered_bytes += size
         return batch, place, news or batch.size >= limit
 
-    def append_encoded(self, tp: TopicPartition, encoded: EncodedRecords, now_ms: int) -> Batch:
-        """A whole batch, which waits for nothing."""
+    def append_encoded(self, tp: TopicPartition, encoded: EncodedRecords, now_ms: int) -> tuple[Batch, bool]:
+        """A whole batch, which waits for nothing but those before it; and whether to `drain`: none is on its way, after
+        which that would be done anyhow."""
         batch = Batch(tp, now_ms, self._new_promise())
         batch.encoded = encoded
         batch.size += encoded.size
         self.buffered_bytes += encoded.size
         self._queues.setdefault(tp, deque()).append(batch)
-        return batch
+        return batch, tp not in self._in_flight
 
     @property
     def pending(self) -> int:

@@ -114,10 +114,12 @@ def sending(producer: AsyncProducer, topic: str | None, data: Any, pump: Callabl
             places = columns.place(rows, *known, producer._sticky_of(piece.topic), limits.batch_size)
         for partition, order in columns.batches(rows, places, limits.batch_size):
             encoded = rows.encode(order).compressed(limits.compression)
-            while (batch := _enqueue(producer, TopicPartition(piece.topic, partition), encoded)) is None:
+            while (taken := _enqueue(producer, TopicPartition(piece.topic, partition), encoded)) is None:
                 yield piece.topic, encoded.size
+            batch, news = taken
             delivery.add(batch, encoded.record_count)
-            pump()
+            if news:
+                pump()
             yield None
     return delivery
 
@@ -135,8 +137,8 @@ def _require_open(producer: AsyncProducer) -> None:
         producer._transactions.state.require("send_columns()", Step.OPEN)
 
 
-def _enqueue(producer: AsyncProducer, tp: TopicPartition, encoded: EncodedRecords) -> Batch | None:
-    """None where there is no room now."""
+def _enqueue(producer: AsyncProducer, tp: TopicPartition, encoded: EncodedRecords) -> tuple[Batch, bool] | None:
+    """None where there is no room now; else also whether to `pump`."""
     _require_open(producer)
     with producer._lock:
         buffered = producer._batching.buffered_bytes
