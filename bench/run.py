@@ -48,7 +48,10 @@ QUICK_PROGRAMS = {
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure kohort and Apache Kafka side by side.")
     parser.add_argument("--only", default="", help=f"sections, comma separated: {', '.join(SECTIONS)}")
-    parser.add_argument("--parts", default="", help="of section cluster: failover, move, week, two, cpu, latency")
+    parser.add_argument(
+        "--parts", default="", help="of cluster: failover, move, week, two, cpu, latency; of spark_sink: 100, 1000"
+    )
+    parser.add_argument("--rounds", type=int, default=0, help="of sections with Spark: how many count, one goes before")
     parser.add_argument("--places", default="", help="of its latencies: files, directory, S3, S3 + 30 ms")
     parser.add_argument("--sides", default="kohort,kafka", help="kohort, kafka or both")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")

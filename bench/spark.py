@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -316,6 +316,7 @@ def opened(options: argparse.Namespace) -> Iterator[tuple[Bench, list[str]]]:
     import kohort.spark
 
     sizes = QUICK if options.quick else FULL
+    sizes = replace(sizes, rounds=options.rounds or sizes.rounds)
     readers, config = READERS, {"spark.driver.memory": "2g", "spark.log.level": "ERROR"}
     side = "kafka" if "kafka" in options.sides else "kohort"
     notes = [f"broker: {'Apache Kafka' if side == 'kafka' else 'kohort'}"]

@@ -1,6 +1,6 @@
 """Section `spark_sink`: how fast Spark writes, by kohort's sink at least once and exactly once, and by Spark's own
 connector, which has no exactly-once; and by a sink that does no work. One broker, one session of two cores; Spark makes
-the rows, writers take turns.
+the rows, writers take turns. `--parts 100` or `--parts 1000`: the table of rows of that size alone; `--rounds N`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from broker import create_topic
 from spark import CEILING, NO_WORK, Bench, Line, SparkTable, opened
 
 PARTITIONS = 4
+SHARES = {100: 1, 1000: 5}
+"""Bytes of a row, and which part of the rows is written of that size."""
 WRITERS = {"kohort": "kohort", "connector": "kafka", CEILING: NO_WORK}
 """No work: a Python sink that drops its rows, the most that Spark's API allows."""
 
@@ -67,9 +69,13 @@ def new_topic(bench: Bench) -> str:
 
 
 def run(options: argparse.Namespace) -> Iterator[SparkTable]:
+    names = [str(size) for size in SHARES]
+    if unknown := [part for part in options.parts if part not in names]:
+        raise SystemExit(f"no table of rows of {unknown[0]} bytes: --parts is one of {', '.join(names)}")
+    sizes = [int(part) for part in options.parts or names]
     with opened(options) as (bench, notes):
-        for count, size in ((bench.sizes.sink_rows, 100), (bench.sizes.sink_rows // 5, 1000)):
-            made = table(bench, count, size)
+        for size in sizes:
+            made = table(bench, bench.sizes.sink_rows // SHARES[size], size)
             made.notes = notes
             yield made
 
