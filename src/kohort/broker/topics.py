@@ -225,8 +225,9 @@ class Catalog:
     def _finish_deletions(self) -> None:
         for name, topic_id in self._deleting.items():
             if self.store.topic_ids.get(name) == from_base64(topic_id):
-                for index in self.store.partitions(name):
-                    self.store.delete(name, index)
+                indexes = self.store.partitions(name)
+                for index in indexes:
+                    self.store.delete(name, index, last=index == indexes[-1])
         self._deleting = {}
 
     def _adopt_strangers(self) -> None:
