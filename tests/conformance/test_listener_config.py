@@ -13,11 +13,11 @@ from kohort.broker.certificates import TestAuthority
 from kohort_process import KohortProcess
 
 PROTOCOLS = {
-    "PLAINTEXT": "PLAINTEXT",
     "ONE": "SSL",
     "TWO": "SSL",
     "INSIDE": "SASL_PLAINTEXT",
     "OUTSIDE": "SASL_PLAINTEXT",
+    "PLAINTEXT": "PLAINTEXT",  # the last to open: a broker that answers there has opened all
 }
 NAMES = tuple(PROTOCOLS)
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
