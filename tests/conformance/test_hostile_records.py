@@ -47,7 +47,7 @@ def both(apache_kafka: ApacheKafka) -> Iterator[tuple[WireClient, WireClient]]:
 
 
 def code(client: WireClient, batch: bytes) -> ErrorCode:
-    """A topic that was just created is not there at once, and a Kafka that had to wait for the machine leads nothing."""
+    """A topic that was just created is not there at once; a Kafka that had to wait for its machine leads nothing."""
     for _ in range(200):
         answer = client.call(produce_request("unreadable", batch), 9)
         found = ErrorCode(answer.responses[0].partition_responses[0].error_code)
