@@ -62,12 +62,19 @@ async def serve(
     server = uvicorn.Server(config)
     filling = asyncio.create_task(_fill(source))
     stopping = asyncio.create_task(_tell(server, console, stop or asyncio.Event()))
-    beside = [filling, stopping, *([asyncio.create_task(_until_stdin_ends(server))] if end_with_stdin else [])]
-    ready()
+    saying = asyncio.create_task(_say(server, ready))
+    beside = [filling, stopping, saying, *([asyncio.create_task(_until_stdin_ends(server))] if end_with_stdin else [])]
     try:
         await server.serve(sockets=[listening])
     finally:
         await _end(beside)
+
+
+async def _say(server: uvicorn.Server, ready: Callable[[], None]) -> None:
+    """When signals are listened to: whoever reads where the console is may end it at once."""
+    while not server.started:
+        await asyncio.sleep(0.01)
+    ready()
 
 
 async def _fill(source: Source) -> None:
