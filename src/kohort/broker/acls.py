@@ -175,14 +175,17 @@ class Entries:
 
     def change(self, add: Iterable[Acl], remove: Iterable[Acl]) -> None:
         """What is about one name is written once, however many entries that are."""
-        gone = [self.all.pop(entry, entry) or entry for entry in remove if entry in self.all]
-        new = [self.all.setdefault(entry) or entry for entry in add if entry not in self.all]
+        gone = dict.fromkeys(entry for entry in remove if entry in self.all)
+        for entry in gone:
+            del self.all[entry]
+        new = dict.fromkeys(entry for entry in add if entry not in self.all)
+        self.all |= new
         touched = dict.fromkeys((entry.pattern == Pattern.PREFIXED, entry.name) for entry in (*gone, *new))
-        removed, added = set(gone), _by_place(new)
+        added = _by_place(new)
         for prefixed, name in touched:
             places = self._prefixed if prefixed else self._literal
             left = (
-                *(entry for entry in places.get(name, ()) if entry not in removed),
+                *(entry for entry in places.get(name, ()) if entry not in gone),
                 *added.get((prefixed, name), ()),
             )
             if left:
